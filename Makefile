@@ -1,0 +1,60 @@
+# Two commands do all the set-up: `make demo` and `make test`. Everything is installed into .venv.
+PYTHON ?= python3
+BIN    := .venv/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help install dev demo test test-slow check format bench clean
+
+help:  ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "glassformer needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." \
+	         "Name another one: make demo PYTHON=python3.12"; exit 1; }
+	@echo "Creating .venv …"
+	@$(PYTHON) -m venv .venv || { echo "No virtual environment could be made: install Python's venv module" \
+	  "(on Debian and Ubuntu: apt-get install python3-venv), then run make again."; rm -rf .venv; exit 1; }
+
+# torch goes first and alone, so that nothing else chooses its version.
+.venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing glassformer and what it needs (PyTorch is the big one) …"
+	@$(PIP) torch
+	@$(PIP) --editable .
+	@touch $@
+
+.venv/.installed-dev: .venv/.installed
+	@echo "Installing the test tools …"
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+install: .venv/.installed  ## create .venv and install glassformer into it
+dev: .venv/.installed-dev  ## the same, with the test tools
+
+demo: .venv/.installed  ## train on the embedded default, measure it, let it talk
+	@rm -rf runs/demo
+	$(BIN)/glassformer train --recipe pydocs --out runs/demo
+	$(BIN)/glassformer eval runs/demo
+	$(BIN)/glassformer generate runs/demo "The \"if\" statement" --tokens 120 --seed 1
+
+test: .venv/.installed-dev  ## the tests
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: .venv/.installed-dev  ## the tests that take minutes
+	$(BIN)/python -m pytest -m slow
+
+check: .venv/.installed-dev  ## formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright --warnings
+
+format: .venv/.installed-dev  ## format the code and sort the imports
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/.installed-dev  ## the figures of the README, measured here
+	$(BIN)/python benchmarks/shakespeare_char_small.py
+
+clean:  ## remove the virtual environment and the caches (runs stay)
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis

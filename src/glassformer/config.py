@@ -1,0 +1,211 @@
+"""Every setting, typed and validated in one place.
+
+The descriptions here are the documentation: docs/settings.md is made from them. Where settings come from
+(recipes, `--set`, a run directory) is in settings.py.
+"""
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from glassformer.errors import UsageError, closest
+
+FORMAT_VERSION = 1
+
+Settings = dict[str, Any]  # nested, partial: {"model": {"layers": 4}}
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class DataConfig(Section):
+    source: str = Field("pydocs", description="file, folder, `-` (standard input) or name of a data set")
+    valid: float = Field(0.05, gt=0, lt=0.5, description="share of your own text kept for validation")
+    test: float = Field(0.05, ge=0, lt=0.5, description="share of your own text kept for the final test")
+
+
+class TokenizerConfig(Section):
+    kind: Literal["bpe", "byte", "char", "word", "pairs"] = Field(
+        "bpe", description="byte-pair encoding, bytes, characters, whole words, or character pairs"
+    )
+    vocab: int = Field(4096, ge=2, description="most entries to learn (bpe, word, char; shortlist of pairs)")
+    pattern: Literal["gpt4", "gpt2"] = Field("gpt4", description="how BPE cuts text before it merges")
+    file: str | None = Field(None, description="use this tokenizer.json instead of learning one")
+
+
+class ModelConfig(Section):
+    family: Literal["decoder"] = Field("decoder", description="the kind of model")
+    layers: int = Field(4, ge=1, le=10_000, description="blocks")
+    heads: int = Field(4, ge=1, description="attention heads per block")
+    width: int = Field(128, ge=1, description="width of the residual stream")
+    context: int = Field(128, ge=2, description="tokens seen at once")
+    vocab: int = Field(0, ge=0, description="vocabulary; 0: the tokenizer's")
+    kv_heads: int = Field(0, ge=0, description="key-value heads, shared by groups of queries; 0: `heads`")
+    head_width: int = Field(0, ge=0, description="width of a query or key; 0: `width / heads`")
+    value_width: int = Field(0, ge=0, description="width of a value; 0: `head_width`")
+    hidden: int = Field(
+        0, ge=0, description="hidden units of the feed-forward net; 0: 4 × `width` (8/3 for swiglu)"
+    )
+    norm: Literal["layer", "rms"] = Field("layer", description="LayerNorm or RMSNorm")
+    placement: Literal["pre", "post", "renorm", "none"] = Field(
+        "pre", description="where the norm stands: x+f(n(x)); n(x+f(x)); x̄+f(x̄) with x̄=n(x); nowhere"
+    )
+    activation: Literal["relu", "gelu", "gelu-tanh", "relu2", "swiglu"] = Field(
+        "gelu", description="of the feed-forward net"
+    )
+    position: Literal["learned", "sinusoidal", "rope", "alibi", "none"] = Field(
+        "rope", description="how the order of the tokens is known"
+    )
+    qk_norm: bool = Field(True, description="normalise queries and keys (RMS) before the scores")
+    window: int | None = Field(None, ge=1, description="sliding window: positions a query can see back to")
+    residual: bool = Field(True, description="residual connections; off to see what they are for")
+    tied: bool = Field(False, description="one matrix for embedding and unembedding")
+    bias: bool = Field(False, description="biases in matrices and norms")
+    dropout: float = Field(0.0, ge=0, lt=1, description="share of activations dropped in training")
+    init: Literal["gpt2", "fan-in"] = Field("fan-in", description="how weights start, see models/init.py")
+
+    @model_validator(mode="after")
+    def _fill(self) -> Self:
+        if self.head_width == 0 and self.width % self.heads:
+            raise ValueError(
+                f"model.width {self.width} cannot be shared by model.heads {self.heads}: choose a multiple, "
+                "or set model.head_width"
+            )
+        self.kv_heads = self.kv_heads or self.heads
+        self.head_width = self.head_width or self.width // self.heads
+        self.value_width = self.value_width or self.head_width
+        if not self.hidden:
+            wide = 8 * self.width / 3 if self.activation == "swiglu" else 4 * self.width
+            self.hidden = max(8, round(wide / 8) * 8)
+        if self.heads % self.kv_heads:
+            raise ValueError(
+                f"model.heads {self.heads} is not a multiple of model.kv_heads {self.kv_heads}: "
+                "each key-value head serves the same number of queries"
+            )
+        if self.position == "rope" and self.head_width % 2:
+            raise ValueError(f"rope turns pairs of features: model.head_width {self.head_width} must be even")
+        return self
+
+
+class TrainingConfig(Section):
+    steps: int = Field(1000, ge=1, description="updates of the weights")
+    batch: int = Field(32, ge=1, description="sequences per update, over all micro-batches")
+    batch_growth: dict[int, int] = Field({}, description="`{step: batch}`: larger batches from these steps on")
+    accumulate: int = Field(1, ge=1, description="micro-batches per update; equal to the full batch")
+    optimizer: Literal["muon", "adamw", "adam", "sgd"] = Field(
+        "muon", description="see training/optim.py; `adam` brings the 2017 paper's β, ε, rate and warm-up"
+    )
+    lr: float = Field(3e-3, gt=0, description="peak learning rate (with muon: of embeddings and vectors)")
+    muon_lr: float = Field(0.02, gt=0, description="peak learning rate of muon's matrices")
+    weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay of the matrices")
+    beta1: float = Field(0.9, ge=0, lt=1, description="Adam's first moment")
+    beta2: float = Field(0.99, ge=0, lt=1, description="Adam's second moment")
+    eps: float = Field(1e-8, gt=0, description="Adam's ε")
+    momentum: float = Field(0.95, ge=0, lt=1, description="of muon and sgd")
+    schedule: Literal["wsd", "cosine", "noam", "constant"] = Field(
+        "wsd", description="warm up, stay, decay in a line; cosine; inverse square root; none"
+    )
+    warmup: int = Field(100, ge=0, description="steps of linear warm-up")
+    decay: float = Field(0.6, gt=0, le=1, description="share of the run in which wsd decays")
+    lr_floor: float = Field(0.0, ge=0, le=1, description="where the decay ends, as a share of the peak")
+    clip: float = Field(1.0, ge=0, description="largest gradient norm; 0: none")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over all entries")
+    patience: int = Field(
+        0, ge=0, description="stop after so many evaluations without improvement; 0: never"
+    )
+    eval_every: int = Field(250, ge=1, description="steps between full evaluations on validation data")
+    sample_every: int = Field(0, ge=0, description="steps between samples; 0: none")
+    sample_prompt: str = Field("", description="what the samples start from")
+    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
+    keep: int = Field(2, ge=1, description="checkpoints that are kept")
+    precision: Literal["auto", "float32", "bf16", "fp16"] = Field("auto", description="of the arithmetic")
+    compile: Literal["auto", "on", "off"] = Field("auto", description="torch.compile; auto: when it pays")
+    device: str = Field("auto", description="cpu, cuda, cuda:1, mps; auto: the best there is")
+    freeze: list[str] = Field([], description="prefixes of parameters that stay as they are")
+    tensorboard: bool = Field(False, description="also write TensorBoard files (needs the extra)")
+    minutes: float = Field(0.0, ge=0, description="time that automatic sizing may plan for; 0: its default")
+    seed: int = Field(0, ge=0, description="of initialisation, order and dropout")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _paper(cls, given: Settings) -> Settings:
+        """`adam` means the 2017 paper's training unless told otherwise."""
+        if isinstance(given, dict) and given.get("optimizer") == "adam":
+            paper = {"beta2": 0.98, "eps": 1e-9, "schedule": "noam", "warmup": 4000}
+            given = paper | given
+        if isinstance(given, dict) and given.get("schedule") == "noam":
+            given = {"lr": 1.0} | given
+        return given
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        for size in (self.batch, *self.batch_growth.values()):
+            if size < 1 or size % self.accumulate:
+                raise ValueError(
+                    f"a batch of {size} does not divide into training.accumulate {self.accumulate} parts"
+                )
+        if any(step < 1 for step in self.batch_growth):
+            raise ValueError("training.batch_growth: steps start at 1; the first batch is training.batch")
+        return self
+
+
+class Config(Section):
+    format_version: int = Field(FORMAT_VERSION, description="of the run directory")
+    task: Literal["language"] = Field("language", description="what is learned: `language` (modelling)")
+    data: DataConfig = Field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "data": DataConfig,
+    "tokenizer": TokenizerConfig,
+    "model": ModelConfig,
+    "training": TrainingConfig,
+}
+
+
+def known_keys() -> list[str]:
+    return ["task", *(f"{s}.{f}" for s, section in SECTIONS.items() for f in section.model_fields)]
+
+
+def build(settings: Settings, where: str = "settings") -> Config:
+    """A complete configuration, or one message that names every setting at fault."""
+    check_keys(settings, where)
+    try:
+        return Config.model_validate(settings)
+    except ValidationError as error:
+        raise UsageError(f"{where}: {_explain(error)}") from None
+
+
+def check_keys(settings: Settings, where: str) -> None:
+    """Refuse keys that do not exist, with the nearest that does."""
+    known = known_keys()
+    for key in flatten(settings):
+        if key not in (*known, "format_version", *SECTIONS):
+            raise UsageError(f"{where}: there is no setting '{key}'.{closest(key, known)}")
+
+
+def flatten(settings: Settings) -> dict[str, Any]:
+    """{"model": {"layers": 4}} to {"model.layers": 4}."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name in SECTIONS and isinstance(value, dict):
+            flat |= {f"{name}.{field}": v for field, v in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _explain(error: ValidationError) -> str:
+    """pydantic's findings, one line each, in the words of the settings."""
+    lines: list[str] = []
+    for finding in error.errors():
+        key = ".".join(str(part) for part in finding["loc"])
+        message = finding["msg"].removeprefix("Value error, ")
+        given = "" if isinstance(finding["input"], dict) else f" (given: {finding['input']!r})"
+        own = finding["type"] == "value_error"  # our own messages name the settings themselves
+        lines.append(message if own else f"{key}: {message}{given}")
+    return "\n".join(lines)

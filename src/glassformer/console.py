@@ -1,0 +1,55 @@
+"""How the command line speaks: results to standard output, everything else to standard error."""
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from glassformer.errors import GlassformerError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def error_console() -> Any:
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def note(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def put(text: str, end: str = "\n") -> None:
+    """Text to standard output, whatever it holds: what the terminal cannot show is replaced."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write((text + end).encode(encoding, errors="replace").decode(encoding))
+    sys.stdout.flush()
+
+
+def put_json(value: Any) -> None:
+    put(json.dumps(value))
+
+
+def command(function: F) -> F:
+    """A command whose user errors are one clear message and an exit code, never a traceback."""
+    import typer
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except GlassformerError as error:
+            sys.stdout.flush()
+            note(f"{'' if error.exit_code >= 128 else 'Error: '}{error}")
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            note("\nStopped; nothing was left half done.")
+            raise typer.Exit(130) from None
+        except BrokenPipeError:  # the reader of our output has gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+
+    return wrapped  # type: ignore[return-value]

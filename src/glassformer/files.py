@@ -1,0 +1,56 @@
+"""Writing files so that a crash, a full disk or a second process never leaves half of one."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from glassformer.errors import DiskError
+
+_REASONS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "your disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission is denied",
+    errno.EPERM: "permission is denied",
+}
+
+
+def cache_dir(*parts: str) -> Path:
+    """A folder of glassformer's cache: `GLASSFORMER_CACHE`, or the user's cache folder."""
+    root = os.environ.get("GLASSFORMER_CACHE")
+    if not root:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
+    folder = Path(root, *parts)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusal to write into a message that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _REASONS:
+            raise
+        raise DiskError(
+            f"{path} could not be written: {_REASONS[error.errno]}. What was saved before is untouched; "
+            "make room or choose another place, then run the same command again."
+        ) from error
+
+
+def write_atomically(path: Path, data: bytes | str) -> None:
+    """Replace `path` by `data`: readers see the old file or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with writing(path):
+        try:
+            with temporary.open("wb") as file:
+                file.write(data.encode() if isinstance(data, str) else data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,73 @@
+"""From scores to a choice: greedy, temperature, top-k, top-p and min-p.
+
+Letters: B sequences, V vocabulary.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from glassformer.errors import UsageError
+
+
+@dataclass
+class Sampler:
+    """Draws the next token of each sequence. Filters apply in the order of the fields.
+
+    `temperature` divides the logits: below 1 the likely becomes likelier; 0 is greedy.
+    `top_k` keeps the k best. `top_p` keeps the smallest set of best tokens whose probability reaches p.
+    `min_p` keeps tokens at least p times as likely as the best.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    _generators: dict[torch.device, torch.Generator] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0:
+            raise UsageError(f"temperature {self.temperature}: expected 0 (greedy) or more")
+        if self.top_k is not None and self.top_k < 1:
+            raise UsageError(f"top-k {self.top_k}: expected at least 1")
+        for name, p in (("top-p", self.top_p), ("min-p", self.min_p)):
+            if p is not None and not 0 < p <= 1:
+                raise UsageError(f"{name} {p}: expected more than 0 and at most 1")
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Token ids (B) for logits (B, V)."""
+        if self.temperature == 0:
+            return logits.argmax(-1)
+        probabilities = self.probabilities(logits)
+        return torch.multinomial(probabilities, 1, generator=self._generator(logits.device)).squeeze(-1)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """What is drawn from, (B, V): each row sums to one."""
+        logits = logits.float() / self.temperature
+        if self.top_k is not None and self.top_k < logits.shape[-1]:
+            smallest = logits.topk(self.top_k, dim=-1).values[:, -1:]
+            logits = logits.masked_fill(logits < smallest, float("-inf"))
+        if self.top_p is not None:
+            ordered, index = logits.sort(dim=-1, descending=True, stable=True)
+            share = ordered.softmax(-1)
+            beyond = share.cumsum(-1) - share >= self.top_p  # the better ones alone already reach p
+            logits = logits.masked_fill(beyond.scatter(-1, index, beyond), float("-inf"))
+        probabilities = logits.softmax(-1)
+        if self.min_p is not None:
+            floor = self.min_p * probabilities.amax(-1, keepdim=True)
+            probabilities = probabilities.masked_fill(probabilities < floor, 0.0)
+            probabilities = probabilities / probabilities.sum(-1, keepdim=True)
+        return probabilities
+
+    def _generator(self, device: torch.device) -> torch.Generator:
+        """One stream of random numbers per device, apart from everybody else's."""
+        if device not in self._generators:
+            generator = torch.Generator(device)
+            if self.seed is None:
+                generator.seed()
+            else:
+                generator.manual_seed(self.seed)
+            self._generators[device] = generator
+        return self._generators[device]

@@ -1,0 +1,91 @@
+"""The layers that treat every position alike: norms and feed-forward nets.
+
+Letters: B batch, T positions, C model width, M hidden width.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.models.tap import Tap, off
+
+
+class LayerNorm(nn.Module):
+    """Each token to mean 0 and variance 1 over its features, then γ ⊙ x + β."""
+
+    def __init__(self, width: int, bias: bool = True, eps: float = 1e-5):
+        super().__init__()
+        self.eps = eps
+        self.gamma = nn.Parameter(torch.ones(width))
+        self.beta = nn.Parameter(torch.zeros(width)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
+
+
+class RMSNorm(nn.Module):
+    """Each token to a root mean square of 1, then γ ⊙ x; no mean is taken off."""
+
+    def __init__(self, width: int, bias: bool = False, eps: float = 1e-6):
+        super().__init__()
+        self.eps = eps
+        self.gamma = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.gamma.shape, self.gamma, self.eps)
+
+
+NORMS: dict[str, type[LayerNorm] | type[RMSNorm]] = {"layer": LayerNorm, "rms": RMSNorm}
+
+
+def relu2(x: Tensor) -> Tensor:
+    return F.relu(x).square()
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU in the tanh approximation, as GPT-2 has it."""
+    return F.gelu(x, approximate="tanh")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu-tanh": gelu_tanh,
+    "relu2": relu2,
+}
+
+
+class MLP(nn.Module):
+    """The feed-forward net C → M → C: two matrices with an activation between them."""
+
+    def __init__(self, width: int, hidden: int, activation: Callable[[Tensor], Tensor], bias: bool = True):
+        super().__init__()
+        self.activation = activation
+        self.up = nn.Linear(width, hidden, bias=bias)
+        self.down = nn.Linear(hidden, width, bias=bias)
+
+    def forward(self, x: Tensor, tap: Tap = off) -> Tensor:
+        hidden = tap("mlp_hidden", self.activation(self.up(x)))
+        return tap("mlp_out", self.down(hidden))
+
+
+class GatedMLP(nn.Module):
+    """SwiGLU: the hidden units are products of a linear part and a gate, silu(xG) ⊙ xU."""
+
+    def __init__(self, width: int, hidden: int, bias: bool = True):
+        super().__init__()
+        self.up = nn.Linear(width, 2 * hidden, bias=bias)  # the gate's rows, then the linear part's
+        self.down = nn.Linear(hidden, width, bias=bias)
+
+    def forward(self, x: Tensor, tap: Tap = off) -> Tensor:
+        gate, linear = self.up(x).chunk(2, dim=-1)
+        hidden = tap("mlp_hidden", F.silu(gate) * linear)
+        return tap("mlp_out", self.down(hidden))
+
+
+def make_mlp(width: int, hidden: int, activation: str, bias: bool) -> MLP | GatedMLP:
+    if activation == "swiglu":
+        return GatedMLP(width, hidden, bias)
+    return MLP(width, hidden, ACTIVATIONS[activation], bias)

@@ -1,0 +1,114 @@
+"""How a model knows the order of its tokens. Attention by itself sees a set.
+
+A position scheme acts in one of three places, and leaves the other two alone:
+
+    embed    adds a vector to each token's embedding   (sinusoidal, learned)
+    rotate   turns queries and keys                    (RoPE)
+    bias     lowers the scores of distant keys         (ALiBi)
+
+Letters: B batch, H heads, T query positions, S key positions, C model width, D head width.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+class Position(nn.Module):
+    """No position at all, and the interface of the others."""
+
+    def embed(self, x: Tensor, start: int) -> Tensor:
+        """x (B, T, C), the first of its tokens standing at position `start`."""
+        return x
+
+    def rotate(self, x: Tensor, start: int) -> Tensor:
+        """x (B, H, T, D), queries or keys."""
+        return x
+
+    def bias(self, T: int, S: int) -> Tensor | None:
+        """What to add to the scores, (H, T, S); the queries are the last T of S positions."""
+        return None
+
+
+class Learned(Position):
+    """One vector per position, a parameter like the token embedding."""
+
+    def __init__(self, context: int, width: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(context, width))
+
+    def embed(self, x: Tensor, start: int) -> Tensor:
+        return x + self.weight[start : start + x.shape[1]]
+
+
+class Sinusoidal(Position):
+    """The 2017 paper's: sin and cos of the position at C/2 wavelengths from 2π to 10000·2π.
+
+    A buffer, not a parameter: it moves with the model to a device, but is neither trained nor saved.
+    """
+
+    table: Tensor
+
+    def __init__(self, context: int, width: int, base: float = 10000.0):
+        super().__init__()
+        angle = _angles(context, width, base)
+        table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :width]
+        self.register_buffer("table", table.float(), persistent=False)
+
+    def embed(self, x: Tensor, start: int) -> Tensor:
+        return x + self.table[start : start + x.shape[1]]
+
+
+class Rotary(Position):
+    """RoPE: each pair of features (i, i + D/2) is turned by an angle that grows with the position.
+
+    A query at t and a key at s then meet at an angle that depends on t − s alone.
+    """
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(self, context: int, head_width: int, base: float = 10000.0):
+        super().__init__()
+        angle = _angles(context, head_width, base)
+        self.register_buffer("cos", angle.cos().float(), persistent=False)  # (context, D/2)
+        self.register_buffer("sin", angle.sin().float(), persistent=False)
+
+    def rotate(self, x: Tensor, start: int) -> Tensor:
+        cos, sin = (t[start : start + x.shape[-2]].to(x.dtype) for t in (self.cos, self.sin))
+        left, right = x.chunk(2, dim=-1)
+        return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
+
+
+class Alibi(Position):
+    """ALiBi: each head subtracts its slope times the distance between query and key."""
+
+    slopes: Tensor
+
+    def __init__(self, heads: int):
+        super().__init__()
+        slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads)
+        self.register_buffer("slopes", slopes, persistent=False)
+
+    def bias(self, T: int, S: int) -> Tensor:
+        query = torch.arange(S - T, S, device=self.slopes.device)[:, None]
+        key = torch.arange(S, device=self.slopes.device)[None, :]
+        return -self.slopes[:, None, None] * (query - key).abs()
+
+
+def _angles(context: int, width: int, base: float) -> Tensor:
+    """The angle of every position at every frequency, (context, ⌈width/2⌉), in double precision."""
+    frequency = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    return torch.arange(context, dtype=torch.float64)[:, None] * frequency
+
+
+def make_position(kind: str, *, context: int, width: int, heads: int, head_width: int) -> Position:
+    """The scheme named in a configuration."""
+    if kind == "learned":
+        return Learned(context, width)
+    if kind == "sinusoidal":
+        return Sinusoidal(context, width)
+    if kind == "rope":
+        return Rotary(context, head_width)
+    if kind == "alibi":
+        return Alibi(heads)
+    return Position()

@@ -1,0 +1,51 @@
+"""The window into a forward pass.
+
+Every model's `forward` takes a `tap`: a plain function `tap(site, x) -> x` that is shown each named value
+on its way and returns what the computation goes on with. Returning `x` itself reads; returning something
+else edits. The default, `off`, is the identity: a compiler that inlines it leaves nothing behind, so the
+model that is looked into is the very model that trains fast.
+
+Sites (a block's are prefixed with its number, as in `3.q`):
+
+    embed       token embedding plus positions, the residual stream's start      (B, T, C)
+    q k v       queries, keys and values as the scores use them                  (B, H, T, D)
+    z           the heads' outputs before W_O                                    (B, H, T, D)
+    attn_out    what attention writes                                            (B, T, C)
+    resid_mid   the stream after attention                                       (B, T, C)
+    mlp_hidden  the feed-forward net's hidden units after the activation         (B, T, M)
+    mlp_out     what the feed-forward net writes                                 (B, T, C)
+    resid       the stream after the block                                       (B, T, C)
+    final       the stream after the last norm                                   (B, T, C)
+    logits      one score per vocabulary entry                                   (B, T, V)
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+Tap = Callable[[str, Tensor], Tensor]
+
+
+def off(site: str, x: Tensor) -> Tensor:
+    """The tap that does nothing."""
+    return x
+
+
+def inside(tap: Tap, part: int | str) -> Tap:
+    """The same tap for a part of the model that knows its sites by their short names only."""
+    if tap is off:
+        return off
+    return lambda site, x: tap(f"{part}.{site}", x)
+
+
+class Record:
+    """A tap that keeps the values of the named sites (all of them when none is named)."""
+
+    def __init__(self, *sites: str):
+        self.sites = frozenset(sites)
+        self.values: dict[str, Tensor] = {}
+
+    def __call__(self, site: str, x: Tensor) -> Tensor:
+        if not self.sites or site in self.sites:
+            self.values[site] = x
+        return x

@@ -1,0 +1,260 @@
+"""Training from end to end: from a source of text to a run directory."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer.config import Config, Settings, build, check_keys, flatten
+from glassformer.errors import RunError, UsageError
+from glassformer.evaluation.likelihood import evaluate_likelihood
+from glassformer.files import write_atomically, writing
+from glassformer.models.transformer import Decoder, parameter_count
+from glassformer.run import Run
+from glassformer.settings import load_config, load_recipe, merge, save_config
+from glassformer.sizing import choose_model, choose_tokenizer, measure_step
+from glassformer.tasks.language import LanguageModelling
+from glassformer.text.datasets import open_corpus
+from glassformer.text.load import load_tokenizer, train_tokenizer
+from glassformer.text.shards import Tokens, open_shards, require, tokenize, tokenizer_fingerprint
+from glassformer.text.sources import Corpus
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.training.checkpoint import latest_checkpoint, load_weights
+from glassformer.training.device import choose_device, compile_pays
+from glassformer.training.display import Display, Silent
+from glassformer.training.loop import Hooks, Trainer, freeze
+from glassformer.training.plot import plot_losses
+
+TOKENIZER_SAMPLE = 64_000_000  # bytes of text that are enough to learn a vocabulary from
+MAY_CHANGE = {  # settings that a resumed run may be given anew, since the trajectory does not depend on them
+    "training.device",
+    "training.keep",
+    "training.checkpoint_every",
+    "training.sample_every",
+    "training.sample_prompt",
+    "training.tensorboard",
+}
+
+
+def train(
+    source: str | None = None,
+    *,
+    recipe: str | None = None,
+    out: str | Path | None = None,
+    init: str | Path | None = None,
+    resume: bool = False,
+    settings: Settings | None = None,
+    display: Display | None = None,
+    tokenizing: Callable[[Corpus], Callable[[int], None]] | None = None,
+) -> Run:
+    """Train a language model on `source` and return its run.
+
+    `settings` are nested (`{"model": {"layers": 4}}`) or dotted (`{"model.layers": 4}`). Without a recipe,
+    all that is not set is chosen from the text and the machine.
+    """
+    display = display or Silent()
+    given = _gather(source, recipe, settings)
+    folder = Path(out) if out else Path("runs") / _default_name(given)
+    if resume and (folder / "config.yaml").is_file():
+        return _resume(folder, given, source is not None, display)
+    if folder.exists() and any(folder.iterdir()):
+        raise RunError(
+            f"{folder} exists already. Continue it with --resume, choose another --out, or remove it."
+        )
+    base = Run(init) if init else None
+    if base is not None:
+        inherited = base.config.model.model_dump(exclude={"vocab"})
+        given = merge({"model": inherited}, given)
+
+    data: Settings = {"source": "pydocs", **given.get("data", {})}
+    data_config = build({"data": data}).data
+    corpus = open_corpus(data_config.source, data_config.valid, data_config.test)
+    for warning in corpus.warnings:
+        display.note(f"Warning: {warning}")
+    if corpus.path is not None:
+        data["source"] = str(corpus.path)  # so that it is found again from any folder
+    given = merge(given, {"data": data})
+    tokenizer, chosen, why = _tokenizer(corpus, given, base)
+    given = merge(given, {"tokenizer": chosen})
+    shards = open_shards(tokenize(corpus, tokenizer, tokenizing(corpus) if tokenizing else lambda _: None))
+    sizes = {s: len(t) for s, t in shards.items()}
+    display.note(
+        f"Text: {corpus.name}, {corpus.bytes('train') / 1e6:.2f} MB to train on ({corpus.rule}); {why}."
+    )
+
+    device = choose_device(given.get("training", {}).get("device", "auto"))
+    least = 2 + given.get("model", {}).get("context", 8)
+    train_tokens = require(shards, "train", least, corpus.name)
+    valid_tokens = require(shards, "valid", 2, corpus.name)
+    if recipe is None:
+        sized = choose_model(
+            given,
+            tokens=len(train_tokens),
+            valid_tokens=len(valid_tokens),
+            vocab=len(tokenizer),
+            device=device,
+        )
+        config = sized.config
+        for reason in sized.reasons:
+            display.note(reason)
+    else:
+        config = build(merge(given, {"model": {"vocab": len(tokenizer)}}))
+    require(shards, "train", config.model.context + 2, corpus.name)
+    compiled = compile_pays(config.training, device, lambda: measure_step(config, device))
+    config.training.compile = "on" if compiled else "off"
+
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    save_config(config, folder / "config.yaml")
+    tokenizer.save(folder / "tokenizer.json")
+    record = {
+        "source": corpus.name,
+        "rule": corpus.rule,
+        "text_fingerprint": corpus.fingerprint,
+        "tokenizer_fingerprint": tokenizer_fingerprint(tokenizer),
+        "tokens": sizes,
+        "bytes": {s: corpus.bytes(s) for s in corpus.splits},
+        "init": str(base.path) if base else None,
+    }
+    write_atomically(folder / "data.json", json.dumps(record, indent=1))
+    return _fit(folder, config, tokenizer, shards, device, display, base)
+
+
+def _fit(
+    folder: Path,
+    config: Config,
+    tokenizer: Tokenizer,
+    shards: dict[str, Tokens],
+    device: torch.device,
+    display: Display,
+    base: Run | None = None,
+    checkpoint: Path | None = None,
+) -> Run:
+    """Make the model, train it, and write down how it ended."""
+    torch.manual_seed(config.training.seed)
+    model = Decoder(config.model).to(device)
+    if base is not None:
+        load_weights(model, base.path / "model.safetensors")
+    frozen = freeze(model, config.training.freeze) if config.training.freeze else 0
+    task = LanguageModelling(shards["train"], config.model.context, config.training.seed)
+    hooks = Hooks(
+        evaluate=lambda m: _validate(m, shards["valid"], config.model.context),
+        sample=lambda m, step: _sample(folder, m, config, step),
+        display=display,
+    )
+    trainer = Trainer(
+        model, task, config.training, folder, hooks, device=device, width=config.model.width
+    )
+    if checkpoint is not None:
+        trainer.resume(checkpoint)
+        display.note(f"Continuing {folder} after step {trainer.progress.step}.")
+    progress = trainer.run()
+    run = Run(folder, device=str(device))
+    result = {
+        "valid": run.evaluate().as_dict(),
+        "best_step": progress.best_step,
+        "steps": progress.step,
+        "tokens": progress.tokens,
+        "seconds": round(progress.seconds, 2),
+        "tokens_per_second": round(progress.tokens / max(progress.seconds, 1e-9), 1),
+        "parameters": parameter_count(model),
+        "frozen": frozen,
+        "environment": trainer.environment,
+    }
+    write_atomically(folder / "result.json", json.dumps(result, indent=1))
+    with writing(folder):
+        plot_losses(folder / "metrics.jsonl", f"{folder.name}: {parameter_count(model):,} parameters")
+    return run
+
+
+def _resume(folder: Path, given: Settings, named_source: bool, display: Display) -> Run:
+    """Go on with a run as it was begun; what would change its course is refused with the difference."""
+    config = load_config(folder / "config.yaml")
+    before = flatten(config.model_dump())
+    asked = flatten(given)
+    if not named_source or asked.get("data.source") in (before["data.source"], Path(before["data.source"]).name):
+        asked.pop("data.source", None)
+    elif Path(str(asked["data.source"])).expanduser().resolve() == Path(before["data.source"]):
+        asked.pop("data.source", None)
+    changes = flatten(build(merge(config.model_dump(), given)).model_dump()) if given else before
+    differing = {k: (before[k], changes[k]) for k in asked if k in before and changes[k] != before[k]}
+    refused = [f"  {k}: {a} → {b}" for k, (a, b) in differing.items() if k not in MAY_CHANGE]
+    if refused:
+        raise UsageError(
+            f"{folder} was begun with other settings, and resuming must not change them:\n"
+            + "\n".join(refused)
+            + "\nLeave them out, or start a new run with another --out."
+        )
+    for key, (_, value) in differing.items():
+        section, _, field = key.partition(".")
+        setattr(getattr(config, section), field, value)
+    corpus = open_corpus(config.data.source, config.data.valid, config.data.test)
+    recorded = json.loads((folder / "data.json").read_text(encoding="utf-8"))
+    if corpus.fingerprint != recorded["text_fingerprint"]:
+        raise RunError(
+            f"the text of {config.data.source} is not the one {folder} was begun with (fingerprint "
+            f"{corpus.fingerprint[:12]}…, then {recorded['text_fingerprint'][:12]}…). Restore it, or start anew."
+        )
+    tokenizer = load_tokenizer(folder / "tokenizer.json")
+    shards = open_shards(tokenize(corpus, tokenizer))
+    base = Run(recorded["init"]) if recorded.get("init") else None
+    checkpoint = latest_checkpoint(folder / "checkpoints")
+    device = choose_device(config.training.device)
+    return _fit(folder, config, tokenizer, shards, device, display, base, checkpoint)
+
+
+def _tokenizer(corpus: Corpus, given: Settings, base: Run | None) -> tuple[Tokenizer, dict[str, Any], str]:
+    """The tokenizer of a run: another's, a file's, or a new one; with its settings and the reason."""
+    asked: dict[str, Any] = given.get("tokenizer", {})
+    if base is not None:
+        settings = base.config.tokenizer.model_dump()
+        return base.tokenizer, settings, f"the tokenizer of {base.path}"
+    if asked.get("file"):
+        tokenizer = load_tokenizer(asked["file"])
+        chosen = {**asked, "kind": tokenizer.kind, "vocab": len(tokenizer)}
+        return tokenizer, chosen, f"the tokenizer of {asked['file']}"
+    sample = next(corpus.texts(), "")
+    automatic, why = choose_tokenizer(corpus.bytes("train"), len(set(sample)))
+    if asked:
+        automatic = automatic if asked.get("kind", automatic["kind"]) == automatic["kind"] else {}
+        why = "the tokenizer you chose"
+    settings = build({"tokenizer": {**automatic, **asked}}).tokenizer
+    texts = corpus.texts(limit=TOKENIZER_SAMPLE)
+    tokenizer = train_tokenizer(settings.kind, texts, settings.vocab, settings.pattern)
+    return tokenizer, settings.model_dump(), why
+
+
+def _validate(model: torch.nn.Module, tokens: Tokens, context: int) -> dict[str, float]:
+    result = evaluate_likelihood(model, tokens, "valid", window=context)
+    return {
+        "loss": result.loss,
+        "perplexity": result.perplexity,
+        "bits_per_byte": result.bits_per_byte,
+    }
+
+
+def _sample(folder: Path, model: torch.nn.Module, config: Config, step: int) -> str:
+    """A short text by the model as it is now; the same seed each time, so that progress shows."""
+    run = Run(folder)
+    run.__dict__["model"] = model
+    run.device = next(model.parameters()).device
+    prompt = config.training.sample_prompt
+    return prompt + run.generate(prompt, 60, temperature=0.8, seed=config.training.seed)[0]
+
+
+def _gather(source: str | None, recipe: str | None, settings: Settings | None) -> Settings:
+    """Everything the user said, as one nested dictionary."""
+    nested: Settings = {}
+    for key, value in (settings or {}).items():
+        section, dot, field = key.partition(".")
+        nested = merge(nested, {section: {field: value}} if dot else {key: value})
+    check_keys(nested, "settings")
+    given = merge(load_recipe(recipe) if recipe else {}, nested)
+    return merge(given, {"data": {"source": source}}) if source else given
+
+
+def _default_name(given: Settings) -> str:
+    source = str(given.get("data", {}).get("source", "pydocs"))
+    return "stdin" if source == "-" else Path(source).stem or "run"

@@ -1,0 +1,90 @@
+"""Where settings come from: recipes, `--set key=value`, and the config.yaml of a run.
+
+Three hands give them, the later winning: what sizing.py chooses from text and machine, a recipe, and `--set`.
+They are gathered as plain nested dictionaries and become a `Config` once, before anything is computed.
+"""
+
+from pathlib import Path
+
+import yaml
+
+from glassformer.config import FORMAT_VERSION, SECTIONS, Config, Settings, build, check_keys
+from glassformer.errors import RunError, UsageError, closest
+
+RECIPES = Path(__file__).parent / "recipes"
+
+
+def merge(*layers: Settings) -> Settings:
+    """Later settings over earlier ones, section by section."""
+    merged: Settings = {}
+    for layer in layers:
+        for name, value in layer.items():
+            if name in SECTIONS and isinstance(value, dict):
+                merged[name] = {**merged.get(name, {}), **value}
+            else:
+                merged[name] = value
+    return merged
+
+
+def parse_overrides(pairs: list[str]) -> Settings:
+    """`model.layers=4` and its like, as given to `--set`; values are read as YAML."""
+    settings: Settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        section, dot, field = key.strip().partition(".")
+        if not equals:
+            raise UsageError(f"--set {pair}: expected key=value, for example model.layers=4")
+        try:
+            parsed = yaml.safe_load(value) if value else value
+        except yaml.YAMLError:
+            parsed = value
+        settings = merge(settings, {section: {field: parsed}} if dot else {section: parsed})
+    check_keys(settings, "--set")
+    return settings
+
+
+def recipe_names() -> list[str]:
+    return sorted(path.stem for path in RECIPES.glob("*.yaml"))
+
+
+def load_recipe(name: str) -> Settings:
+    """The settings of a recipe of the package, or of a YAML file of the user's."""
+    path = RECIPES / f"{name}.yaml"
+    if not path.is_file():
+        path = Path(name)
+        if not path.is_file():
+            names = recipe_names()
+            raise UsageError(
+                f"there is no recipe '{name}'.{closest(name, names)} Recipes: {', '.join(names)}; "
+                "or give the path of a YAML file."
+            )
+    content = _read_yaml(path)
+    settings = content.get("settings", content)
+    check_keys(settings, f"recipe {name}")
+    return settings
+
+
+def save_config(config: Config, path: Path) -> None:
+    text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def load_config(path: Path) -> Config:
+    content = _read_yaml(path)
+    version = content.get("format_version")
+    if version != FORMAT_VERSION:
+        raise RunError(
+            f"{path} has format_version {version!r}; this glassformer reads {FORMAT_VERSION}. "
+            "Open it with the version that wrote it."
+        )
+    return build(content, str(path))
+
+
+def _read_yaml(path: Path) -> Settings:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise UsageError(f"{path}: expected settings such as `model: {{layers: 4}}`")
+    return content

@@ -1,0 +1,54 @@
+"""The one way to a tokenizer: learned from text by the name of its kind, or read from a file."""
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import TokenizerError
+from glassformer.text.bpe import BPE
+from glassformer.text.pairs import Pairs
+from glassformer.text.tokenizer import Byte, Char, Tokenizer, Word
+
+
+def train_tokenizer(kind: str, texts: Iterable[str], vocab: int, pattern: str = "gpt4") -> Tokenizer:
+    """Learn a tokenizer of at most `vocab` entries; bytes need no learning."""
+    makers: dict[str, Callable[[], Tokenizer]] = {
+        "byte": Byte,
+        "char": lambda: Char.train(texts, vocab),
+        "word": lambda: Word.train(texts, vocab),
+        "pairs": lambda: Pairs.train(texts, vocab),
+        "bpe": lambda: BPE.train(texts, vocab, pattern=pattern),
+    }
+    return makers[kind]()
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Read a `tokenizer.json`, ours or another's of the same kinds."""
+    path = Path(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        tokenizer = _class_of(content).from_json(content)
+    except FileNotFoundError:
+        raise TokenizerError(
+            f"there is no tokenizer file '{path}'. Make one: glassformer tokenizer train TEXT --out {path}"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise TokenizerError(f"{path} is not a tokenizer.json that can be read: {error!r}") from None
+    stated = {t["content"]: t["id"] for t in content["added_tokens"] if t.get("special")}
+    if stated != tokenizer.specials:
+        raise TokenizerError(f"{path}: its special tokens do not stand at the end of the vocabulary")
+    return tokenizer
+
+
+def _class_of(content: dict[str, Any]) -> type[Tokenizer]:
+    """Which kind a document is: the model's type, and for word lists the pattern that cuts them."""
+    model = content["model"]
+    if model["type"] == "BPE":
+        return BPE if model["merges"] else Byte
+    if model["type"] == "WordLevel":
+        pattern = content["pre_tokenizer"]["pattern"]["Regex"]
+        for kind in (Char, Word, Pairs):
+            if kind.pattern == pattern:
+                return kind
+    raise TokenizerError(f"tokenizers of type {model['type']!r} are not supported here")

@@ -1,0 +1,244 @@
+"""Where text comes from: a corpus is spans of documents, sorted into train, validation and test.
+
+Nothing here holds a whole document: a corpus larger than memory is read in pieces, cut where no tokenizer of
+the project would have joined what stands on both sides.
+"""
+
+import codecs
+import hashlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import regex
+
+from glassformer.errors import DataError
+from glassformer.files import cache_dir, writing
+
+SPLITS = ("train", "valid", "test")
+PIECE = 1 << 20  # bytes read at a time
+MANY_DOCUMENTS = 20  # from here on whole documents are held out, below it a part of each
+HELD_OUT = 2_000_000  # bytes of validation, and of test, that are enough to measure well
+_SAFE_CUT = regex.compile(r"\n(?=\S)")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes `start` to `end` of a document, in a file or in memory."""
+
+    name: str
+    source: Path | bytes
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def read(self) -> Iterator[str]:
+        """The text in pieces, cut after an end of line that a non-blank follows, if there is one."""
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        kept = ""
+        for block in self.blocks():
+            kept += decoder.decode(block)
+            cuts = [m.end() for m in _SAFE_CUT.finditer(kept, max(0, len(kept) - PIECE // 4))]
+            if cuts:
+                yield kept[: cuts[-1]]
+                kept = kept[cuts[-1] :]
+        kept += decoder.decode(b"", final=True)
+        if kept:
+            yield kept
+
+    def blocks(self) -> Iterator[bytes]:
+        if isinstance(self.source, bytes):
+            yield self.source[self.start : self.end]
+            return
+        with self.source.open("rb") as file:
+            file.seek(self.start)
+            left = len(self)
+            while left > 0 and (block := file.read(min(PIECE, left))):
+                left -= len(block)
+                yield block
+
+
+@dataclass
+class Corpus:
+    """Named text, its splits, and what is known about them."""
+
+    name: str
+    splits: dict[str, list[Span]]
+    rule: str  # how the splits were made, in words
+    fingerprint: str  # of the content and the splits
+    warnings: list[str] = field(default_factory=list)
+    path: Path | None = None  # where it lies, if it is the user's own
+
+    def bytes(self, split: str) -> int:
+        return sum(len(span) for span in self.splits.get(split, []))
+
+    def whole(self) -> "Corpus":
+        """The same documents undivided, as one split named `all`."""
+        ends: dict[str, Span] = {}
+        for split in SPLITS:
+            for span in self.splits.get(split, []):
+                seen = ends.get(span.name, span)
+                ends[span.name] = Span(span.name, span.source, min(seen.start, span.start), max(seen.end, span.end))
+        return Corpus(self.name, {"all": list(ends.values())}, "undivided", self.fingerprint + " whole")
+
+    def texts(self, split: str = "train", limit: int | None = None) -> Iterator[str]:
+        """The text of a split in pieces; with a limit, pieces spread evenly that add up to about so much."""
+        keep = 1.0 if limit is None else min(1.0, limit / max(1, self.bytes(split)))
+        due = 0.0
+        for span in self.splits.get(split, []):
+            for text in span.read():
+                due += keep
+                if due >= 1.0:
+                    due -= 1.0
+                    yield text
+
+
+def make_corpus(
+    name: str, splits: dict[str, list[Span]], rule: str, digests: list[str], warnings: list[str] | None = None
+) -> Corpus:
+    """A corpus whose fingerprint follows from the documents' digests and the spans taken of them."""
+    seal = hashlib.sha256()
+    for digest in digests:
+        seal.update(digest.encode())
+    for split in SPLITS:
+        for span in splits.get(split, []):
+            seal.update(f"{split} {span.name} {span.start} {span.end}\n".encode())
+    return Corpus(name, splits, rule, seal.hexdigest(), warnings or [])
+
+
+def own_corpus(source: str, valid: float, test: float) -> Corpus:
+    """The user's own file, folder or standard input."""
+    warnings: list[str] = []
+    if source == "-":
+        paths = [_spool_standard_input()]
+        names = ["standard input"]
+    else:
+        root = Path(source).expanduser()
+        paths = _files_under(root)
+        names = [str(p.relative_to(root)) if root.is_dir() else p.name for p in paths]
+    documents: list[Span] = []
+    digests: list[str] = []
+    skipped: list[str] = []
+    for name, path in zip(names, paths, strict=True):
+        try:
+            digests.append(examine(path, name))
+        except DataError:
+            if len(paths) == 1:
+                raise
+            skipped.append(name)
+            continue
+        documents.append(Span(name, path, _mark_length(path), path.stat().st_size))
+    if skipped:
+        shown = ", ".join(skipped[:3]) + (", …" if len(skipped) > 3 else "")
+        warnings.append(f"{len(skipped)} files are not UTF-8 text and were left out: {shown}")
+    if not documents:
+        raise DataError(f"{source} holds no text: expected at least one UTF-8 file that is not empty.")
+    splits, rule = divide(documents, valid, test)
+    corpus = make_corpus(source, splits, rule, digests, warnings)
+    corpus.path = (paths[0] if source == "-" else Path(source).expanduser()).resolve()
+    return corpus
+
+
+def divide(documents: list[Span], valid: float, test: float) -> tuple[dict[str, list[Span]], str]:
+    """Splits for documents that come without: whole documents where there are many, else a part of each.
+
+    Of a large corpus no more than HELD_OUT bytes are kept back, so that a full evaluation stays affordable.
+    """
+    total = sum(len(span) for span in documents)
+    valid, test = (min(share, HELD_OUT / max(total, 1)) for share in (valid, test))
+    shares = f"{100 * valid:.3g} % valid, {100 * test:.3g} % test"
+    if len(documents) >= MANY_DOCUMENTS:
+        splits: dict[str, list[Span]] = {s: [] for s in SPLITS}
+        for span in documents:
+            splits[_lot(span.name, valid, test)].append(span)
+        if splits["valid"]:
+            return splits, f"whole documents by a hash of their name, {shares}"
+    splits = {s: [] for s in SPLITS}
+    for span in documents:
+        cut_valid = _line_start(span, span.start + int(len(span) * (1 - valid - test)))
+        cut_test = _line_start(span, span.start + int(len(span) * (1 - test))) if test else span.end
+        edges = (span.start, cut_valid, max(cut_valid, cut_test), span.end)
+        for split, start, end in zip(SPLITS, edges, edges[1:], strict=False):
+            if end > start:
+                splits[split].append(Span(span.name, span.source, start, end))
+    return splits, f"the end of each document, {shares}"
+
+
+def _lot(name: str, valid: float, test: float) -> str:
+    """Which split a document falls into: a number in [0, 1) from its name alone."""
+    draw = int.from_bytes(hashlib.sha256(name.encode(errors="replace")).digest()[:8]) / 2**64
+    return "valid" if draw < valid else "test" if draw < valid + test else "train"
+
+
+def _line_start(span: Span, at: int) -> int:
+    """The first line start at or after `at`, if one is near; else the first character start."""
+    near = max(64, len(span) // 100)
+    ahead = b"".join(Span(span.name, span.source, at, min(at + near, span.end)).blocks())
+    newline = ahead.find(b"\n")
+    if 0 <= newline < len(ahead) - 1:
+        return at + newline + 1
+    return at + next((i for i, b in enumerate(ahead) if b & 0xC0 != 0x80), len(ahead))
+
+
+def _files_under(root: Path) -> list[Path]:
+    if root.is_file():
+        return [root]
+    if root.is_dir():
+        parts = sorted(p for p in root.rglob("*") if p.is_file())
+        visible = [p for p in parts if not any(x.startswith(".") for x in p.relative_to(root).parts)]
+        return [p for p in visible if p.stat().st_size > 0]
+    raise DataError(f"there is no file or folder '{root}'.")
+
+
+def examine(path: Path, name: str, progress: Callable[[int], None] = lambda _: None) -> str:
+    """Read a file once: refuse what is not text, return the digest of its content."""
+    seal = hashlib.sha256()
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    size = 0
+    try:
+        with path.open("rb") as file:
+            while block := file.read(PIECE):
+                if b"\0" in block[:8192] and size == 0:
+                    raise DataError(
+                        f"{name} is a binary file (it holds NUL bytes), not text. If it is UTF-16 text, "
+                        f"convert it: iconv -f UTF-16 -t UTF-8 '{name}' > text.txt"
+                    )
+                decoder.decode(block)
+                seal.update(block)
+                size += len(block)
+                progress(len(block))
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name} is not UTF-8 text: byte 0x{error.object[error.start]:02x} near offset "
+            f"{max(0, size + error.start)} fits no character. If it is Latin-1 text, convert it: "
+            f"iconv -f ISO-8859-1 -t UTF-8 '{name}' > text.txt"
+        ) from None
+    except OSError as error:
+        raise DataError(f"{name} could not be read: {error.strerror or error}.") from error
+    if size == 0:
+        raise DataError(f"{name} is empty: expected UTF-8 text.")
+    return seal.hexdigest()
+
+
+def _mark_length(path: Path) -> int:
+    """Length of a byte-order mark, which is no part of the text."""
+    with path.open("rb") as file:
+        return len(codecs.BOM_UTF8) if file.read(3) == codecs.BOM_UTF8 else 0
+
+
+def _spool_standard_input() -> Path:
+    """Standard input can be read once only, so it is kept in the cache under its digest."""
+    folder = cache_dir("stdin")
+    with writing(folder):
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as spool:
+            shutil.copyfileobj(sys.stdin.buffer, spool)
+        path = Path(spool.name)
+        with path.open("rb") as file:
+            final = folder / (hashlib.file_digest(file, "sha256").hexdigest() + ".txt")
+        return path.replace(final)

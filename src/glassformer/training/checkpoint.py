@@ -1,0 +1,189 @@
+"""Checkpoints: everything a trajectory depends on, as safetensors and JSON.
+
+    checkpoints/step-00000500/
+        model.safetensors       the weights
+        optimizer.safetensors   each optimizer's tensors, named <optimizer>.<parameter>.<key>
+        state.json              step, best result, scaler, versions
+    checkpoints/latest.json     the name of the newest complete one
+
+What order and randomness need is not here: they follow from (seed, step). A checkpoint is written beside its
+place and renamed, so that one which exists is whole.
+"""
+
+import json
+import os
+import platform
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from glassformer.errors import RunError
+from glassformer.files import write_atomically, writing
+
+FORMAT_VERSION = 1
+
+
+@dataclass
+class Progress:
+    """How far a run has come."""
+
+    step: int = 0  # updates done
+    tokens: int = 0  # targets trained on
+    seconds: float = 0.0  # of training, over all its sittings
+    best: float | None = None  # lowest validation loss
+    best_step: int = 0
+    since_best: int = 0  # evaluations since then
+    scaler: dict[str, Any] = field(default_factory=dict)  # loss scaling under fp16
+
+
+def environment(device: torch.device, compiled: bool) -> dict[str, Any]:
+    """What else bit-identical arithmetic depends on."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "threads": torch.get_num_threads(),
+        "compiled": compiled,
+    }
+
+
+def save_weights(model: nn.Module, path: Path) -> None:
+    """The model's weights; a tied matrix is stored once."""
+    seen: set[int] = set()
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        if tensor.data_ptr() not in seen:
+            seen.add(tensor.data_ptr())
+            tensors[name] = tensor.detach().cpu().contiguous()
+    _save(tensors, path)
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Copy weights into the model's own memory, so that they lie as they did in training."""
+    tensors = _load(path)
+    own = model.state_dict()
+    tied = {n for n in own if any(own[n].data_ptr() == own[m].data_ptr() for m in tensors if m in own)}
+    missing = sorted(set(own) - set(tensors) - tied)
+    foreign = sorted(set(tensors) - set(own))
+    wrong = [n for n in tensors if n in own and tensors[n].shape != own[n].shape]
+    if missing or foreign or wrong:
+        detail = "; ".join(
+            f"{what}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
+            for what, names in (("missing", missing), ("unknown", foreign), ("of another shape", wrong))
+            if names
+        )
+        raise RunError(f"{path} does not fit the model ({detail}).")
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            own[name].copy_(tensor)
+
+
+def save_checkpoint(
+    folder: Path,
+    model: nn.Module,
+    optimizers: list[Optimizer],
+    progress: Progress,
+    environment: dict[str, Any],
+    keep: int,
+) -> Path:
+    """Write one checkpoint, move the pointer, then drop the oldest beyond `keep`."""
+    final = folder / f"step-{progress.step:08d}"
+    draft = folder / f".draft-{final.name}-{os.getpid()}"
+    names = {p: n for n, p in model.named_parameters()}
+    with writing(final):
+        try:
+            draft.mkdir(parents=True, exist_ok=True)
+            save_weights(model, draft / "model.safetensors")
+            tensors = {
+                f"{i}.{names[p]}.{key}": value.detach().cpu().contiguous()
+                for i, optimizer in enumerate(optimizers)
+                for p, state in optimizer.state.items()
+                for key, value in state.items()
+            }
+            _save(tensors, draft / "optimizer.safetensors")
+            state = {
+                "format_version": FORMAT_VERSION,
+                "progress": asdict(progress),
+                "environment": environment,
+            }
+            (draft / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
+            if final.exists():
+                shutil.rmtree(final)
+            draft.replace(final)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    write_atomically(folder / "latest.json", json.dumps({"checkpoint": final.name}))
+    for old in sorted(folder.glob("step-*"))[:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """The newest complete checkpoint, whether or not the pointer survived."""
+    complete = [p for p in sorted(folder.glob("step-*")) if (p / "state.json").is_file()]
+    return complete[-1] if complete else None
+
+
+def load_checkpoint(
+    checkpoint: Path, model: nn.Module, optimizers: list[Optimizer]
+) -> tuple[Progress, dict[str, Any]]:
+    """Restore weights and optimizers; returns the progress and the environment it was made in."""
+    try:
+        state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+        progress = Progress(**state["progress"])
+        made_in = dict(state["environment"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{checkpoint / 'state.json'} cannot be read: {error!r}") from None
+    if state.get("format_version") != FORMAT_VERSION:
+        raise RunError(f"{checkpoint} was written in format {state.get('format_version')!r}, not 1")
+    load_weights(model, checkpoint / "model.safetensors")
+    tensors = _load(checkpoint / "optimizer.safetensors")
+    parameters = dict(model.named_parameters())
+    for full_name, tensor in tensors.items():
+        index, _, rest = full_name.partition(".")
+        name, _, key = rest.rpartition(".")
+        if name not in parameters or int(index) >= len(optimizers):
+            raise RunError(f"{checkpoint}: optimizer state for an unknown parameter '{name}'")
+        p = parameters[name]
+        device = p.device if tensor.ndim else tensor.device
+        held = torch.empty_like(tensor, device=device).copy_(tensor)  # aligned as torch allocates
+        optimizers[int(index)].state[p][key] = held
+    return progress, made_in
+
+
+def _save(tensors: dict[str, Tensor], path: Path) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with writing(path):
+        try:
+            try:
+                save_file(tensors, temporary, metadata={"format": "pt"})
+            except SafetensorError as error:  # the library hides the operating system's error in text
+                raise _as_os_error(error) from error
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _as_os_error(error: SafetensorError) -> Exception:
+    import re
+
+    found = re.search(r"os error (\d+)|code: (\d+)", str(error))
+    return OSError(int(found[1] or found[2]), str(error)) if found else error
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise RunError(f"{path} is missing.") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise RunError(f"{path} is damaged or no safetensors file: {error}") from None

@@ -1,0 +1,74 @@
+"""Where and how the arithmetic is done: device, precision, and whether compiling pays."""
+
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from glassformer.errors import UsageError
+
+if TYPE_CHECKING:
+    from glassformer.config import TrainingConfig
+
+# What torch.compile costs before it gives anything, and what it gives, on the models of the recipes.
+# Measured on two CPU cores and on one data-centre GPU; see docs/log.md.
+COMPILE_SECONDS = {"cpu": 60.0, "cuda": 45.0}
+COMPILE_GAIN = {"cpu": 0.15, "cuda": 0.40}
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """`auto` is CUDA where there is one, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"training.device '{name}' cannot be used here: {reason}") from None
+    return device
+
+
+@dataclass(frozen=True)
+class Precision:
+    """The type that matrix products are done in; weights and sums stay in float32."""
+
+    name: str
+    device: torch.device
+
+    @classmethod
+    def choose(cls, name: str, device: torch.device) -> "Precision":
+        if name == "auto":
+            fits = device.type == "cuda" and torch.cuda.is_bf16_supported()
+            name = "bf16" if fits else "float32"
+        if name == "fp16" and device.type == "cpu":
+            raise UsageError("training.precision fp16 needs a GPU; on a CPU use float32 or bf16")
+        return cls(name, device)
+
+    def context(self) -> AbstractContextManager[Any]:
+        if self.name == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16 if self.name == "bf16" else torch.float16)
+
+    def scaler(self) -> torch.amp.GradScaler | None:
+        """fp16 gradients vanish unless the loss is scaled up first; the other types need nothing."""
+        return torch.amp.GradScaler(self.device.type) if self.name == "fp16" else None
+
+
+def compile_pays(config: "TrainingConfig", device: torch.device, measure: Callable[[], float]) -> bool:
+    """Whether a run of this length wins back what compiling costs; `measure` gives the eager step in seconds."""
+    if config.compile != "auto":
+        return config.compile == "on"
+    if device.type not in COMPILE_SECONDS or (device.type == "cpu" and not shutil.which("c++")):
+        return False
+    gain = config.steps * measure() * COMPILE_GAIN[device.type]
+    return gain > COMPILE_SECONDS[device.type]
+
+
+def maybe_compile(model: nn.Module, on: bool) -> Callable[..., Any]:
+    """The model as the training loop calls it. Weights are shared with `model` either way."""
+    return torch.compile(model) if on else model

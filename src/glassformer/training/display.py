@@ -1,0 +1,119 @@
+"""What a person sees while a model trains: a live line on a terminal, plain lines in a log."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from glassformer.text.sources import Corpus
+
+
+class Display(Protocol):
+    def start(self, step: int, steps: int) -> None: ...
+    def step(self, record: dict[str, Any]) -> None: ...
+    def evaluated(self, record: dict[str, Any], best: bool) -> None: ...
+    def sampled(self, step: int, text: str) -> None: ...
+    def note(self, text: str) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Silent:
+    """Nothing at all, for use from Python."""
+
+    def start(self, step: int, steps: int) -> None: ...
+    def step(self, record: dict[str, Any]) -> None: ...
+    def evaluated(self, record: dict[str, Any], best: bool) -> None: ...
+    def sampled(self, step: int, text: str) -> None: ...
+    def note(self, text: str) -> None: ...
+    def stop(self) -> None: ...
+
+
+class _Numbers(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        record = task.fields.get("record")
+        return Text(_numbers(record) if record else "")
+
+
+class Terminal:
+    """Live on a terminal; where standard error is a file or pipe, a line now and then."""
+
+    def __init__(self, console: Console):
+        self.console = console
+        self._bar: Progress | None = None
+        self._last_line = 0.0
+
+    def tokenizing(self, corpus: Corpus) -> Callable[[int], None]:
+        """A bar for a corpus that takes a while to tokenize; it goes when the bar is full."""
+        total = sum(corpus.bytes(split) for split in corpus.splits)
+        if not self.console.is_terminal or total < 4_000_000:
+            return lambda _: None
+        bar = Progress(TextColumn("tokenizing"), BarColumn(24), TimeRemainingColumn(), console=self.console)
+        task = bar.add_task("", total=total)
+        bar.start()
+
+        def advance(size: int) -> None:
+            bar.advance(task, size)
+            if bar.finished:
+                bar.stop()
+
+        return advance
+
+    def start(self, step: int, steps: int) -> None:
+        self._steps = steps
+        if self.console.is_terminal:
+            columns = (
+                TextColumn("training"),
+                BarColumn(bar_width=24),
+                MofNCompleteColumn(),
+                _Numbers(),
+                TextColumn("ETA"),
+                TimeRemainingColumn(),
+            )
+            self._bar = Progress(*columns, console=self.console, refresh_per_second=4)
+            self._task = self._bar.add_task("", total=steps, completed=step)
+            self._bar.start()
+
+    def step(self, record: dict[str, Any]) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, completed=record["step"], record=record)
+        elif time.monotonic() - self._last_line > 10:
+            self._last_line = time.monotonic()
+            left = (self._steps - record["step"]) * record["seconds_per_step"]
+            self.note(f"step {record['step']}/{self._steps}  {_numbers(record)}  ETA {left:.0f} s")
+
+    def evaluated(self, record: dict[str, Any], best: bool) -> None:
+        self.note(
+            f"step {record['step']}  validation: loss {record['loss']:.4f}  "
+            f"perplexity {record['perplexity']:.2f}  {record['bits_per_byte']:.4f} bits/byte"
+            + ("  (best)" if best else "")
+        )
+
+    def sampled(self, step: int, text: str) -> None:
+        self.note(f"step {step}  sample:")
+        self.console.print(Text("    " + text.replace("\n", "\n    "), style="italic"))
+
+    def note(self, text: str) -> None:
+        self.console.print(Text(text), soft_wrap=True)
+
+    def stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def _numbers(record: dict[str, Any]) -> str:
+    return (
+        f"loss {record['loss']:.3f}  {record['bits_per_byte']:.3f} bits/byte  lr {record['lr']:.1e}  "
+        f"grad {record['grad_norm']:.2f}  {record['tokens_per_second']:,.0f} tokens/s"
+    )

@@ -1,0 +1,57 @@
+"""The record of a run: `metrics.jsonl`, one JSON object per line, and TensorBoard files on request."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import UsageError
+from glassformer.files import writing, write_atomically
+
+
+class MetricsLog:
+    """Appends to `metrics.jsonl`. On resume, lines after the resumed step are dropped: they come again."""
+
+    def __init__(self, path: Path, resumed_step: int | None = None, tensorboard: bool = False):
+        if resumed_step is not None and path.is_file():
+            kept = [line for line in read_metrics(path) if line["step"] <= resumed_step]
+            write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept))
+        self.path = path
+        with writing(path):
+            self._file = path.open("a", encoding="utf-8")
+        self._board = _open_board(path.parent / "tensorboard") if tensorboard else None
+
+    def write(self, record: dict[str, Any]) -> None:
+        with writing(self.path):
+            self._file.write(json.dumps(record) + "\n")
+            self._file.flush()
+        if self._board is not None:
+            prefix = record.get("split", "train")
+            for key, value in record.items():
+                if isinstance(value, int | float) and key != "step":
+                    self._board.add_scalar(f"{prefix}/{key}", value, record["step"])
+
+    def close(self) -> None:
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All complete lines; a last line cut off by a crash is passed over."""
+    records: list[dict[str, Any]] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            continue
+    return records
+
+
+def _open_board(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UsageError(
+            "training.tensorboard needs the tensorboard package: pip install 'glassformer[tensorboard]'"
+        ) from None
+    return SummaryWriter(str(folder))

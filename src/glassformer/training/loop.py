@@ -1,0 +1,257 @@
+"""The training loop. There is one, for every task and every model.
+
+    for each step:
+        batch     samples by number, a pure function of (seed, step)
+        forward   and backward, micro-batch by micro-batch, normalised by the step's targets
+        check     a loss or gradient that is no number stops the run before it can do harm
+        update    clip, schedule, optimizers
+        now and then: log, evaluate, sample, save
+
+Evaluating and sampling are handed in as functions; the loop does not know how they are done.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from glassformer.errors import DivergedError, Interrupted
+from glassformer.models.transformer import parameter_count
+from glassformer.tasks.task import Batch, Task
+from glassformer.text.order import number
+from glassformer.training.checkpoint import (
+    Progress,
+    environment,
+    load_checkpoint,
+    save_checkpoint,
+    save_weights,
+)
+from glassformer.training.device import Precision, maybe_compile
+from glassformer.training.diagnose import explain
+from glassformer.training.display import Display
+from glassformer.training.log import MetricsLog
+from glassformer.training.optim import make_optimizers
+from glassformer.training.schedule import BatchSizes, learning_rate_factor
+from glassformer.training.signals import StopRequest
+
+if TYPE_CHECKING:
+    from glassformer.config import TrainingConfig
+
+
+@dataclass
+class Hooks:
+    """What the loop asks of the world around it."""
+
+    evaluate: Callable[[nn.Module], dict[str, float]] | None  # validation: loss, perplexity, bits_per_byte
+    sample: Callable[[nn.Module, int], str] | None  # a text at a step
+    display: Display
+
+
+class Trainer:
+    """A model, a task and a run directory, and the steps that lead from one to the other."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task,
+        config: "TrainingConfig",
+        folder: Path,
+        hooks: Hooks,
+        *,
+        device: torch.device,
+        width: int,
+    ):
+        self.model, self.task, self.config, self.folder, self.hooks = model, task, config, folder, hooks
+        self.device, self.width = device, width
+        self.precision = Precision.choose(config.precision, device)
+        self.scaler = self.precision.scaler()
+        self.optimizers = make_optimizers(model, config)
+        self.sizes = BatchSizes(config.batch, config.batch_growth)
+        self.progress = Progress()
+        self.environment = environment(device, config.compile == "on")
+        self.resumed = False
+
+    def resume(self, checkpoint: Path) -> None:
+        """Go on from a checkpoint. Another machine is fine, but then not bit for bit; that is said."""
+        self.progress, made_in = load_checkpoint(checkpoint, self.model, self.optimizers)
+        if self.scaler is not None and self.progress.scaler:
+            self.scaler.load_state_dict(self.progress.scaler)
+        self.resumed = True
+        changed = [
+            f"{key} {made_in.get(key)} → {value}"
+            for key, value in self.environment.items()
+            if made_in.get(key) != value
+        ]
+        if changed:
+            self.hooks.display.note(
+                "Not bit for bit what an unbroken run would give, since this changed: " + ", ".join(changed)
+            )
+
+    def run(self) -> Progress:
+        """Train to the end, or until a signal or early stopping ends it. Everything is saved either way."""
+        config, progress, display = self.config, self.progress, self.hooks.display
+        forward = maybe_compile(self.model, config.compile == "on")
+        resumed_at = progress.step if self.resumed else None
+        log = MetricsLog(self.folder / "metrics.jsonl", resumed_at, config.tensorboard)
+        log_every = max(1, config.steps // 2000)
+        display.start(progress.step, config.steps)
+        saved = progress.step
+        try:
+            with StopRequest() as stop:
+                while progress.step < config.steps and not self._out_of_patience():
+                    record = self._step(forward)
+                    display.step(record)
+                    last = progress.step == config.steps
+                    if progress.step % log_every == 0 or last:
+                        log.write(record)
+                    if self.hooks.evaluate and (last or progress.step % config.eval_every == 0):
+                        self._evaluate(log)
+                    if self.hooks.sample and config.sample_every and progress.step % config.sample_every == 0:
+                        display.sampled(progress.step, self.hooks.sample(self.model, progress.step))
+                    if stop.signal or last or progress.step % config.checkpoint_every == 0:
+                        self._save()
+                        saved = progress.step
+                    if stop.signal:
+                        raise Interrupted(
+                            f"Stopped at step {progress.step} of {config.steps}, saved in {self.folder}. "
+                            "Go on with the same command and --resume.",
+                            stop.signal,
+                        )
+            if saved != progress.step:
+                self._save()
+            if self.hooks.evaluate is None:
+                save_weights(self.model, self.folder / "model.safetensors")
+        finally:
+            display.stop()
+            log.close()
+        return progress
+
+    def _step(self, forward: Callable[..., Any]) -> dict[str, Any]:
+        """One update. Returns what there is to say about it."""
+        config, progress = self.config, self.progress
+        began = time.perf_counter()
+        size, first = self.sizes.at(progress.step), self.sizes.consumed(progress.step)
+        micro = size // config.accumulate
+        batches = [self._batch(first + i * micro, micro) for i in range(config.accumulate)]
+        targets = sum(self.task.targets(batch) for batch in batches)
+        self.model.train()
+        total = torch.zeros((), device=self.device)
+        for i, batch in enumerate(batches):
+            self._seed(i)
+            with self.precision.context():
+                loss = self.task.loss(forward, batch, config.label_smoothing) / targets  # type: ignore[arg-type]
+            (self.scaler.scale(loss) if self.scaler else loss).backward()
+            total += loss.detach()
+        factor = learning_rate_factor(config, progress.step, self.width)
+        norm = self._update(batches, total.item(), factor)
+        seconds = time.perf_counter() - began
+        progress.step += 1
+        progress.tokens += targets
+        progress.seconds += seconds
+        return {
+            "step": progress.step,
+            "split": "train",
+            "loss": total.item(),
+            "bits_per_byte": total.item() / math.log(2) / self.task.bytes_per_target,
+            "lr": config.lr * factor,
+            "grad_norm": norm,
+            "batch": size,
+            "tokens": progress.tokens,
+            "seconds": progress.seconds,
+            "seconds_per_step": seconds,
+            "tokens_per_second": targets / seconds,
+        }
+
+    def _update(self, batches: list[Batch], loss: float, factor: float) -> float:
+        """Clip, check and apply the gradients; returns their norm before clipping."""
+        if self.scaler:
+            for optimizer in self.optimizers:
+                self.scaler.unscale_(optimizer)
+        trained = [p for p in self.model.parameters() if p.grad is not None]
+        limit = self.config.clip or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(trained, limit, foreach=True).item()
+        overflow = self.scaler is not None and not math.isfinite(norm)  # the scaler skips it and scales down
+        if not math.isfinite(loss) or (not math.isfinite(norm) and not overflow):
+            self._seed(0)
+            reason = explain(self.model, self.task, batches, loss, norm)
+            raise DivergedError(
+                f"Training broke at step {self.progress.step + 1}: the loss is {loss:.4g} and the gradient "
+                f"norm {norm:.4g}; {reason}. The update was not applied, and {self.folder} holds what was "
+                "saved before. Try a lower training.lr, more training.warmup, a smaller training.clip, or "
+                "training.precision=float32."
+            )
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["base_lr"] * factor
+            if self.scaler:
+                self.scaler.step(optimizer)
+            else:
+                optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        if self.scaler:
+            self.scaler.update()
+            self.progress.scaler = self.scaler.state_dict()
+        return norm
+
+    def _batch(self, first: int, count: int) -> Batch:
+        batch = self.task.batch(first, count)
+        return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
+
+    def _seed(self, micro: int) -> None:
+        """All randomness of a micro-batch (dropout) follows from where in the run it stands."""
+        torch.manual_seed(number(self.config.seed, self.progress.step, micro, 0) >> 1)
+
+    def _evaluate(self, log: MetricsLog) -> None:
+        assert self.hooks.evaluate is not None
+        progress = self.progress
+        result = self.hooks.evaluate(self.model)
+        record = {"step": progress.step, "split": "valid", **result}
+        log.write(record)
+        best = progress.best is None or result["loss"] < progress.best
+        if best:
+            progress.best, progress.best_step, progress.since_best = result["loss"], progress.step, 0
+            save_weights(self.model, self.folder / "model.safetensors")
+        else:
+            progress.since_best += 1
+        self.hooks.display.evaluated(record, best)
+        if self._out_of_patience() and progress.step < self.config.steps:
+            self.hooks.display.note(
+                f"Stopping early: no improvement in the last {progress.since_best} evaluations; "
+                f"the best was at step {progress.best_step}."
+            )
+
+    def _out_of_patience(self) -> bool:
+        return bool(self.config.patience) and self.progress.since_best >= self.config.patience
+
+    def _save(self) -> None:
+        save_checkpoint(
+            self.folder / "checkpoints",
+            self.model,
+            self.optimizers,
+            self.progress,
+            self.environment,
+            self.config.keep,
+        )
+
+
+def freeze(model: nn.Module, prefixes: list[str]) -> int:
+    """Switch off training for the parameters under the given prefixes; returns how many numbers that is."""
+    from glassformer.errors import UsageError, closest
+
+    names = [name for name, _ in model.named_parameters()]
+    for prefix in prefixes:
+        matched = [p for name, p in model.named_parameters() if name.startswith(prefix)]
+        if not matched:
+            hint = closest(prefix, names)
+            raise UsageError(f"training.freeze: no parameter's name starts with '{prefix}'.{hint}")
+        for p in matched:
+            p.requires_grad_(False)
+    frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
+    if frozen == parameter_count(model):
+        raise UsageError("training.freeze leaves nothing to train")
+    return frozen

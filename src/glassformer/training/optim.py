@@ -1,0 +1,125 @@
+"""The optimizers, from the formulas where PyTorch has no fused one that fits.
+
+    adamw   Adam with decoupled weight decay (PyTorch's fused kernel)
+    adam    the 2017 paper's: β 0.9 and 0.98, ε 1e-9, no decay; goes with the `noam` schedule
+    sgd     stochastic gradient descent with momentum, as the textbook has it
+    muon    momentum whose update is made orthogonal, for the matrices inside the blocks; AdamW for the rest
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from glassformer.models.attention import Attention
+from glassformer.models.layers import GatedMLP
+
+if TYPE_CHECKING:
+    from glassformer.config import TrainingConfig
+
+# Newton-Schulz: p(x) = ax + bx³ + cx⁵ applied to the singular values. These coefficients trade exactness for
+# speed of approach: after a few rounds every singular value lies near one, not at one.
+_NS = (3.4445, -4.7750, 2.0315)
+
+
+def orthogonalise(G: Tensor, rounds: int = 5) -> Tensor:
+    """The nearest (semi-)orthogonal matrix to each of a stack G (n, rows, columns), approximately."""
+    a, b, c = _NS
+    X = G.bfloat16() if G.is_cuda else G
+    tall = X.shape[-2] > X.shape[-1]
+    if tall:
+        X = X.mT
+    X = X / (X.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(rounds):
+        A = torch.bmm(X, X.mT)
+        X = torch.baddbmm(X, torch.baddbmm(A, A, A, beta=b, alpha=c), X, beta=a)  # aX + (bA + cA²)X
+    return (X.mT if tall else X).to(G.dtype)
+
+
+class Muon(Optimizer):
+    """Nesterov momentum, orthogonalised: every direction of a matrix learns at the same rate.
+
+    A weight that holds several matrices (query, key and value in one) is cut into them first; matrices of
+    one shape are then treated as one stack.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        parts: dict[nn.Parameter, tuple[int, ...]],
+        lr: float = 0.02,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+    ):
+        super().__init__(list(params), {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self.parts = parts
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            lr, momentum = group["lr"], group["momentum"]
+            stacks: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                if not state:
+                    state["momentum"] = torch.zeros_like(p)
+                state["momentum"].lerp_(p.grad, 1 - momentum)
+                update = p.grad.lerp(state["momentum"], momentum)
+                rows = self.parts.get(p, (p.shape[0],))
+                for weight, part in zip(p.split(rows), update.split(rows), strict=True):
+                    stacks.setdefault((part.shape[0], part.shape[1]), []).append((weight, part))
+            for (rows, columns), pairs in stacks.items():
+                updates = orthogonalise(torch.stack([part for _, part in pairs]))
+                size = max(1.0, rows / columns) ** 0.5
+                for (weight, _), update in zip(pairs, updates, strict=True):
+                    weight.mul_(1 - lr * group["weight_decay"])
+                    weight.add_(update, alpha=-lr * size)
+
+
+def fused_parts(model: nn.Module) -> dict[nn.Parameter, tuple[int, ...]]:
+    """The weights that hold several matrices one above the other, with the rows of each."""
+    parts: dict[nn.Parameter, tuple[int, ...]] = {}
+    for module in model.modules():
+        if isinstance(module, Attention):
+            parts[module.qkv.weight] = module.parts
+        elif isinstance(module, GatedMLP):
+            half = module.up.out_features // 2
+            parts[module.up.weight] = (half, half)
+    return parts
+
+
+def make_optimizers(model: nn.Module, config: "TrainingConfig") -> list[Optimizer]:
+    """The optimizers of a run. Every group remembers its `base_lr`, which the schedule scales each step."""
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    inner = [p for name, p in named if p.ndim == 2 and "blocks." in name]
+    outer = [p for name, p in named if p.ndim == 2 and "blocks." not in name]
+    vectors = [p for _, p in named if p.ndim != 2]
+    lr, decay = config.lr, config.weight_decay
+    betas = (config.beta1, config.beta2)
+    fused = all(p.device.type in ("cpu", "cuda") for _, p in named)
+
+    def adamw(*groups: tuple[list[nn.Parameter], float, float]) -> Optimizer:
+        filled = [{"params": ps, "lr": rate, "weight_decay": wd} for ps, rate, wd in groups if ps]
+        return AdamW(filled, betas=betas, eps=config.eps, fused=fused)
+
+    match config.optimizer:
+        case "adamw":
+            optimizers = [adamw((inner + outer, lr, decay), (vectors, lr, 0.0))]
+        case "adam":
+            parameters = [p for _, p in named]
+            optimizers = [Adam(parameters, lr=lr, betas=betas, eps=config.eps, fused=fused)]
+        case "sgd":
+            parameters = [p for _, p in named]
+            optimizers = [SGD(parameters, lr=lr, momentum=config.momentum, weight_decay=decay)]
+        case "muon":
+            muon = Muon(inner, fused_parts(model), config.muon_lr, config.momentum, decay)
+            optimizers = [muon, adamw((outer, lr, 0.0), (vectors, lr, 0.0))]
+            optimizers = [o for o in optimizers if any(g["params"] for g in o.param_groups)]
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["base_lr"] = group["lr"]
+    return optimizers
