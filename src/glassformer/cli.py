@@ -39,7 +39,9 @@ RunPath = Annotated[str, typer.Argument(metavar="RUN", help="A run directory.", 
 def train(
     source: Annotated[
         str | None,
-        typer.Argument(help="File, folder, - for standard input, or a data set: pydocs, shakespeare, wikitext-2."),
+        typer.Argument(
+            help="File, folder, - for standard input, or a data set: pydocs, shakespeare, wikitext-2."
+        ),
     ] = None,
     task: Annotated[str, typer.Option(help="What is learned: language.")] = "language",
     recipe: Annotated[str | None, typer.Option(help="Tested settings by name, or a YAML file.")] = None,

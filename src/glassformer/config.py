@@ -20,50 +20,62 @@ class Section(BaseModel):
 
 
 class DataConfig(Section):
-    source: str = Field("pydocs", description="file, folder, `-` (standard input) or name of a data set")
-    valid: float = Field(0.05, gt=0, lt=0.5, description="share of your own text kept for validation")
-    test: float = Field(0.05, ge=0, lt=0.5, description="share of your own text kept for the final test")
+    source: str = Field(
+        default="pydocs", description="file, folder, `-` (standard input) or name of a data set"
+    )
+    valid: float = Field(default=0.05, gt=0, lt=0.5, description="share of your own text kept for validation")
+    test: float = Field(
+        default=0.05, ge=0, lt=0.5, description="share of your own text kept for the final test"
+    )
 
 
 class TokenizerConfig(Section):
     kind: Literal["bpe", "byte", "char", "word", "pairs"] = Field(
-        "bpe", description="byte-pair encoding, bytes, characters, whole words, or character pairs"
+        default="bpe", description="byte-pair encoding, bytes, characters, whole words, or character pairs"
     )
-    vocab: int = Field(4096, ge=2, description="most entries to learn (bpe, word, char; shortlist of pairs)")
-    pattern: Literal["gpt4", "gpt2"] = Field("gpt4", description="how BPE cuts text before it merges")
-    file: str | None = Field(None, description="use this tokenizer.json instead of learning one")
+    vocab: int = Field(
+        default=4096, ge=2, description="most entries to learn (bpe, word, char; shortlist of pairs)"
+    )
+    pattern: Literal["gpt4", "gpt2"] = Field(default="gpt4", description="how BPE cuts text before it merges")
+    file: str | None = Field(default=None, description="use this tokenizer.json instead of learning one")
 
 
 class ModelConfig(Section):
-    family: Literal["decoder"] = Field("decoder", description="the kind of model")
-    layers: int = Field(4, ge=1, le=10_000, description="blocks")
-    heads: int = Field(4, ge=1, description="attention heads per block")
-    width: int = Field(128, ge=1, description="width of the residual stream")
-    context: int = Field(128, ge=2, description="tokens seen at once")
-    vocab: int = Field(0, ge=0, description="vocabulary; 0: the tokenizer's")
-    kv_heads: int = Field(0, ge=0, description="key-value heads, shared by groups of queries; 0: `heads`")
-    head_width: int = Field(0, ge=0, description="width of a query or key; 0: `width / heads`")
-    value_width: int = Field(0, ge=0, description="width of a value; 0: `head_width`")
-    hidden: int = Field(
-        0, ge=0, description="hidden units of the feed-forward net; 0: 4 × `width` (8/3 for swiglu)"
+    family: Literal["decoder"] = Field(default="decoder", description="the kind of model")
+    layers: int = Field(default=4, ge=1, le=10_000, description="blocks")
+    heads: int = Field(default=4, ge=1, description="attention heads per block")
+    width: int = Field(default=128, ge=1, description="width of the residual stream")
+    context: int = Field(default=128, ge=2, description="tokens seen at once")
+    vocab: int = Field(default=0, ge=0, description="vocabulary; 0: the tokenizer's")
+    kv_heads: int = Field(
+        default=0, ge=0, description="key-value heads, shared by groups of queries; 0: `heads`"
     )
-    norm: Literal["layer", "rms"] = Field("layer", description="LayerNorm or RMSNorm")
+    head_width: int = Field(default=0, ge=0, description="width of a query or key; 0: `width / heads`")
+    value_width: int = Field(default=0, ge=0, description="width of a value; 0: `head_width`")
+    hidden: int = Field(
+        default=0, ge=0, description="hidden units of the feed-forward net; 0: 4 × `width` (8/3 for swiglu)"
+    )
+    norm: Literal["layer", "rms"] = Field(default="layer", description="LayerNorm or RMSNorm")
     placement: Literal["pre", "post", "renorm", "none"] = Field(
-        "pre", description="where the norm stands: x+f(n(x)); n(x+f(x)); x̄+f(x̄) with x̄=n(x); nowhere"
+        default="pre", description="where the norm stands: x+f(n(x)); n(x+f(x)); x̄+f(x̄) with x̄=n(x); nowhere"
     )
     activation: Literal["relu", "gelu", "gelu-tanh", "relu2", "swiglu"] = Field(
-        "gelu", description="of the feed-forward net"
+        default="gelu", description="of the feed-forward net"
     )
     position: Literal["learned", "sinusoidal", "rope", "alibi", "none"] = Field(
-        "rope", description="how the order of the tokens is known"
+        default="rope", description="how the order of the tokens is known"
     )
-    qk_norm: bool = Field(True, description="normalise queries and keys (RMS) before the scores")
-    window: int | None = Field(None, ge=1, description="sliding window: positions a query can see back to")
-    residual: bool = Field(True, description="residual connections; off to see what they are for")
-    tied: bool = Field(False, description="one matrix for embedding and unembedding")
-    bias: bool = Field(False, description="biases in matrices and norms")
-    dropout: float = Field(0.0, ge=0, lt=1, description="share of activations dropped in training")
-    init: Literal["gpt2", "fan-in"] = Field("fan-in", description="how weights start, see models/init.py")
+    qk_norm: bool = Field(default=True, description="normalise queries and keys (RMS) before the scores")
+    window: int | None = Field(
+        default=None, ge=1, description="sliding window: positions a query can see back to"
+    )
+    residual: bool = Field(default=True, description="residual connections; off to see what they are for")
+    tied: bool = Field(default=False, description="one matrix for embedding and unembedding")
+    bias: bool = Field(default=False, description="biases in matrices and norms")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="share of activations dropped in training")
+    init: Literal["gpt2", "fan-in"] = Field(
+        default="fan-in", description="how weights start, see models/init.py"
+    )
 
     @model_validator(mode="after")
     def _fill(self) -> Self:
@@ -89,43 +101,60 @@ class ModelConfig(Section):
 
 
 class TrainingConfig(Section):
-    steps: int = Field(1000, ge=1, description="updates of the weights")
-    batch: int = Field(32, ge=1, description="sequences per update, over all micro-batches")
-    batch_growth: dict[int, int] = Field({}, description="`{step: batch}`: larger batches from these steps on")
-    accumulate: int = Field(1, ge=1, description="micro-batches per update; equal to the full batch")
+    steps: int = Field(default=1000, ge=1, description="updates of the weights")
+    batch: int = Field(default=32, ge=1, description="sequences per update, over all micro-batches")
+    batch_growth: dict[int, int] = Field(
+        default={}, description="`{step: batch}`: larger batches from these steps on"
+    )
+    accumulate: int = Field(default=1, ge=1, description="micro-batches per update; equal to the full batch")
     optimizer: Literal["muon", "adamw", "adam", "sgd"] = Field(
-        "muon", description="see training/optim.py; `adam` brings the 2017 paper's β, ε, rate and warm-up"
+        default="muon",
+        description="see training/optim.py; `adam` brings the 2017 paper's β, ε, rate and warm-up",
     )
-    lr: float = Field(3e-3, gt=0, description="peak learning rate (with muon: of embeddings and vectors)")
-    muon_lr: float = Field(0.02, gt=0, description="peak learning rate of muon's matrices")
-    weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay of the matrices")
-    beta1: float = Field(0.9, ge=0, lt=1, description="Adam's first moment")
-    beta2: float = Field(0.99, ge=0, lt=1, description="Adam's second moment")
-    eps: float = Field(1e-8, gt=0, description="Adam's ε")
-    momentum: float = Field(0.95, ge=0, lt=1, description="of muon and sgd")
+    lr: float = Field(
+        default=3e-3, gt=0, description="peak learning rate (with muon: of embeddings and vectors)"
+    )
+    muon_lr: float = Field(default=0.02, gt=0, description="peak learning rate of muon's matrices")
+    weight_decay: float = Field(default=0.0, ge=0, description="decoupled weight decay of the matrices")
+    beta1: float = Field(default=0.9, ge=0, lt=1, description="Adam's first moment")
+    beta2: float = Field(default=0.99, ge=0, lt=1, description="Adam's second moment")
+    eps: float = Field(default=1e-8, gt=0, description="Adam's ε")
+    momentum: float = Field(default=0.95, ge=0, lt=1, description="of muon and sgd")
     schedule: Literal["wsd", "cosine", "noam", "constant"] = Field(
-        "wsd", description="warm up, stay, decay in a line; cosine; inverse square root; none"
+        default="wsd", description="warm up, stay, decay in a line; cosine; inverse square root; none"
     )
-    warmup: int = Field(100, ge=0, description="steps of linear warm-up")
-    decay: float = Field(0.6, gt=0, le=1, description="share of the run in which wsd decays")
-    lr_floor: float = Field(0.0, ge=0, le=1, description="where the decay ends, as a share of the peak")
-    clip: float = Field(1.0, ge=0, description="largest gradient norm; 0: none")
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over all entries")
+    warmup: int = Field(default=100, ge=0, description="steps of linear warm-up")
+    decay: float = Field(default=0.6, gt=0, le=1, description="share of the run in which wsd decays")
+    lr_floor: float = Field(
+        default=0.0, ge=0, le=1, description="where the decay ends, as a share of the peak"
+    )
+    clip: float = Field(default=1.0, ge=0, description="largest gradient norm; 0: none")
+    label_smoothing: float = Field(
+        default=0.0, ge=0, lt=1, description="share of the target spread over all entries"
+    )
     patience: int = Field(
-        0, ge=0, description="stop after so many evaluations without improvement; 0: never"
+        default=0, ge=0, description="stop after so many evaluations without improvement; 0: never"
     )
-    eval_every: int = Field(250, ge=1, description="steps between full evaluations on validation data")
-    sample_every: int = Field(0, ge=0, description="steps between samples; 0: none")
-    sample_prompt: str = Field("", description="what the samples start from")
-    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
-    keep: int = Field(2, ge=1, description="checkpoints that are kept")
-    precision: Literal["auto", "float32", "bf16", "fp16"] = Field("auto", description="of the arithmetic")
-    compile: Literal["auto", "on", "off"] = Field("auto", description="torch.compile; auto: when it pays")
-    device: str = Field("auto", description="cpu, cuda, cuda:1, mps; auto: the best there is")
-    freeze: list[str] = Field([], description="prefixes of parameters that stay as they are")
-    tensorboard: bool = Field(False, description="also write TensorBoard files (needs the extra)")
-    minutes: float = Field(0.0, ge=0, description="time that automatic sizing may plan for; 0: its default")
-    seed: int = Field(0, ge=0, description="of initialisation, order and dropout")
+    eval_every: int = Field(
+        default=250, ge=1, description="steps between full evaluations on validation data"
+    )
+    sample_every: int = Field(default=0, ge=0, description="steps between samples; 0: none")
+    sample_prompt: str = Field(default="", description="what the samples start from")
+    checkpoint_every: int = Field(default=500, ge=1, description="steps between checkpoints")
+    keep: int = Field(default=2, ge=1, description="checkpoints that are kept")
+    precision: Literal["auto", "float32", "bf16", "fp16"] = Field(
+        default="auto", description="of the arithmetic"
+    )
+    compile: Literal["auto", "on", "off"] = Field(
+        default="auto", description="torch.compile; auto: when it pays"
+    )
+    device: str = Field(default="auto", description="cpu, cuda, cuda:1, mps; auto: the best there is")
+    freeze: list[str] = Field(default=[], description="prefixes of parameters that stay as they are")
+    tensorboard: bool = Field(default=False, description="also write TensorBoard files (needs the extra)")
+    minutes: float = Field(
+        default=0.0, ge=0, description="time that automatic sizing may plan for; 0: its default"
+    )
+    seed: int = Field(default=0, ge=0, description="of initialisation, order and dropout")
 
     @model_validator(mode="before")
     @classmethod
@@ -151,12 +180,14 @@ class TrainingConfig(Section):
 
 
 class Config(Section):
-    format_version: int = Field(FORMAT_VERSION, description="of the run directory")
-    task: Literal["language"] = Field("language", description="what is learned: `language` (modelling)")
-    data: DataConfig = Field(default_factory=DataConfig)
-    tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
-    model: ModelConfig = Field(default_factory=ModelConfig)
-    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    format_version: int = Field(default=FORMAT_VERSION, description="of the run directory")
+    task: Literal["language"] = Field(
+        default="language", description="what is learned: `language` (modelling)"
+    )
+    data: DataConfig = DataConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
 
 
 SECTIONS: dict[str, type[Section]] = {
@@ -192,7 +223,7 @@ def flatten(settings: Settings) -> dict[str, Any]:
     """{"model": {"layers": 4}} to {"model.layers": 4}."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
-        if name in SECTIONS and isinstance(value, dict):
+        if isinstance(value, dict):
             flat |= {f"{name}.{field}": v for field, v in value.items()}
         else:
             flat[name] = value

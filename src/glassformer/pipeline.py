@@ -28,6 +28,7 @@ from glassformer.training.loop import Hooks, Trainer, freeze
 from glassformer.training.plot import plot_losses
 
 TOKENIZER_SAMPLE = 64_000_000  # bytes of text that are enough to learn a vocabulary from
+LEAST_TOKENS = 256  # of training text; below this there is nothing to learn
 MAY_CHANGE = {  # settings that a resumed run may be given anew, since the trajectory does not depend on them
     "training.device",
     "training.keep",
@@ -58,7 +59,7 @@ def train(
     given = _gather(source, recipe, settings)
     folder = Path(out) if out else Path("runs") / _default_name(given)
     if resume and (folder / "config.yaml").is_file():
-        return _resume(folder, given, source is not None, display)
+        return _resume(folder, given, display)
     if folder.exists() and any(folder.iterdir()):
         raise RunError(
             f"{folder} exists already. Continue it with --resume, choose another --out, or remove it."
@@ -85,8 +86,7 @@ def train(
     )
 
     device = choose_device(given.get("training", {}).get("device", "auto"))
-    least = 2 + given.get("model", {}).get("context", 8)
-    train_tokens = require(shards, "train", least, corpus.name)
+    train_tokens = require(shards, "train", LEAST_TOKENS, corpus.name)
     valid_tokens = require(shards, "valid", 2, corpus.name)
     if recipe is None:
         sized = choose_model(
@@ -144,9 +144,7 @@ def _fit(
         sample=lambda m, step: _sample(folder, m, config, step),
         display=display,
     )
-    trainer = Trainer(
-        model, task, config.training, folder, hooks, device=device, width=config.model.width
-    )
+    trainer = Trainer(model, task, config.training, folder, hooks, device=device, width=config.model.width)
     if checkpoint is not None:
         trainer.resume(checkpoint)
         display.note(f"Continuing {folder} after step {trainer.progress.step}.")
@@ -169,14 +167,12 @@ def _fit(
     return run
 
 
-def _resume(folder: Path, given: Settings, named_source: bool, display: Display) -> Run:
+def _resume(folder: Path, given: Settings, display: Display) -> Run:
     """Go on with a run as it was begun; what would change its course is refused with the difference."""
     config = load_config(folder / "config.yaml")
     before = flatten(config.model_dump())
     asked = flatten(given)
-    if not named_source or asked.get("data.source") in (before["data.source"], Path(before["data.source"]).name):
-        asked.pop("data.source", None)
-    elif Path(str(asked["data.source"])).expanduser().resolve() == Path(before["data.source"]):
+    if _same_source(asked.get("data.source"), before["data.source"]):
         asked.pop("data.source", None)
     changes = flatten(build(merge(config.model_dump(), given)).model_dump()) if given else before
     differing = {k: (before[k], changes[k]) for k in asked if k in before and changes[k] != before[k]}
@@ -194,8 +190,9 @@ def _resume(folder: Path, given: Settings, named_source: bool, display: Display)
     recorded = json.loads((folder / "data.json").read_text(encoding="utf-8"))
     if corpus.fingerprint != recorded["text_fingerprint"]:
         raise RunError(
-            f"the text of {config.data.source} is not the one {folder} was begun with (fingerprint "
-            f"{corpus.fingerprint[:12]}…, then {recorded['text_fingerprint'][:12]}…). Restore it, or start anew."
+            f"the text of {config.data.source} is not the one {folder} was begun with: its fingerprint is "
+            f"{corpus.fingerprint[:12]}…, then it was {recorded['text_fingerprint'][:12]}…. "
+            "Restore the text, or start a new run."
         )
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     shards = open_shards(tokenize(corpus, tokenizer))
@@ -253,6 +250,10 @@ def _gather(source: str | None, recipe: str | None, settings: Settings | None) -
     check_keys(nested, "settings")
     given = merge(load_recipe(recipe) if recipe else {}, nested)
     return merge(given, {"data": {"source": source}}) if source else given
+
+
+def _same_source(asked: str | None, begun_with: str) -> bool:
+    return asked in (None, begun_with) or str(Path(str(asked)).expanduser().resolve()) == begun_with
 
 
 def _default_name(given: Settings) -> str:

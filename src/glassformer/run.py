@@ -96,7 +96,9 @@ class Run:
             raise UsageError(f"stride {stride}: expected 1 to {context}, the model's context")
         tokens, split = self._tokens(split, data, warn)
         first = int(tokens.read(0, 1)[0])
-        first_bytes = 0 if first in self.tokenizer.specials.values() else len(self.tokenizer.token_bytes(first))
+        first_bytes = (
+            0 if first in self.tokenizer.specials.values() else len(self.tokenizer.token_bytes(first))
+        )
         return evaluate_likelihood(
             self.model, tokens, split, window=context, stride=stride, first_bytes=first_bytes
         )

@@ -24,17 +24,21 @@ TOKENS_PER_PARAMETER = 20
 MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned that generalises
 SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (12, 768)]  # layers, width
 HEAD_WIDTH = 32
+VOCABULARIES = [  # bytes of text below which a BPE vocabulary of so many entries fits
+    (400_000, 512),
+    (1_500_000, 2048),
+    (6_000_000, 4096),
+    (40_000_000, 8192),
+    (400_000_000, 16384),
+]
 
 
 def choose_tokenizer(train_bytes: int, characters: int) -> tuple[dict[str, Any], str]:
     """Kind and vocabulary, and why. `characters`: how many different ones a sample of the text has."""
     if train_bytes < 400_000 and characters <= 256:
-        return {"kind": "char", "vocab": 512}, f"characters, since {_size(train_bytes)} teach few longer pieces"
-    for limit, vocab in ((400_000, 512), (1_500_000, 2048), (6_000_000, 4096), (40_000_000, 8192)):
-        if train_bytes < limit:
-            break
-    else:
-        vocab = 16384 if train_bytes < 400_000_000 else 32768
+        why = f"characters, since {_size(train_bytes)} teach few longer pieces"
+        return {"kind": "char", "vocab": 512}, why
+    vocab = next((v for limit, v in VOCABULARIES if train_bytes < limit), 32768)
     return {"kind": "bpe", "vocab": vocab}, f"BPE with {vocab} entries, fit for {_size(train_bytes)} of text"
 
 
@@ -44,7 +48,9 @@ class Sized:
     reasons: list[str]
 
 
-def choose_model(given: Settings, *, tokens: int, valid_tokens: int, vocab: int, device: torch.device) -> Sized:
+def choose_model(
+    given: Settings, *, tokens: int, valid_tokens: int, vocab: int, device: torch.device
+) -> Sized:
     """All sizes that `given` leaves open, and two lines on why."""
     training: dict[str, Any] = given.get("training", {})
     minutes = training.get("minutes") or MINUTES.get(device.type, 4.0)
@@ -89,9 +95,9 @@ def choose_model(given: Settings, *, tokens: int, valid_tokens: int, vocab: int,
     reasons = [
         f"Model: {config.model.layers} layers, width {config.model.width}, {_count(count)} parameters, "
         f"context {config.model.context}: {why}.",
-        f"Training: {config.training.steps} steps of {config.training.batch} × {config.model.context} tokens, "
-        f"{epochs:.1f} times through {_count(tokens)} tokens, dropout {config.model.dropout:g}; about "
-        f"{config.training.steps * seconds / 60:.1f} minutes at {seconds * 1000:.0f} ms a step "
+        f"Training: {config.training.steps} steps of {config.training.batch} × {config.model.context} "
+        f"tokens, {epochs:.1f} times through {_count(tokens)} tokens, dropout {config.model.dropout:g}; "
+        f"about {config.training.steps * seconds / 60:.1f} minutes at {seconds * 1000:.0f} ms a step "
         "(--set training.minutes=30 for a better model).",
     ]
     return Sized(config, reasons)

@@ -1,10 +1,10 @@
 """How well a language model predicts text: full-split loss, perplexity and bits per byte.
 
-Every token of a split is predicted once. The model sees windows of `window` tokens, each moved on by `stride`;
-with a stride shorter than the window, a window scores only the tokens that the one before it did not reach,
-so each has at least window − stride tokens before it. Perplexity depends on window, stride and tokenizer,
-and is comparable only where these agree; bits per byte divides by the bytes of the text and is comparable
-across tokenizers.
+Every token of a split is predicted once. The model sees windows of `window` tokens, each moved on by
+`stride`; with a stride shorter than the window, a window scores only the tokens that the one before it did
+not reach, so each has at least window − stride tokens before it. Perplexity depends on window, stride and
+tokenizer, and is comparable only where these agree; bits per byte divides by the bytes of the text and is
+comparable across tokenizers.
 
 Letters: B batch, T positions, V vocabulary.
 """

@@ -123,14 +123,13 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, mask: Mask, cache: LayerCache | None = None, tap: Tap = off) -> Tensor:
         B, T, _ = x.shape
-        q, k, v = self.qkv(x).split(self.parts, dim=-1)
-        q = q.view(B, T, self.heads, self.head_width).transpose(1, 2)  # (B, H, T, D)
-        k = k.view(B, T, self.kv_heads, self.head_width).transpose(1, 2)  # (B, K, T, D)
+        # Queries and keys are normalised and turned alike, so both are treated in one go.
+        qk, v = self.qkv(x).split((self.parts[0] + self.parts[1], self.parts[2]), dim=-1)
+        qk = qk.view(B, T, self.heads + self.kv_heads, self.head_width).transpose(1, 2)  # (B, H + K, T, D)
         v = v.view(B, T, self.kv_heads, self.value_width).transpose(1, 2)  # (B, K, T, E)
         start = cache.length if cache is not None else 0
-        q = tap("q", self.position.rotate(self.qk_norm(q), start))
-        k = tap("k", self.position.rotate(self.qk_norm(k), start))
-        v = tap("v", v)
+        q, k = self.position.rotate(self.qk_norm(qk), start).split((self.heads, self.kv_heads), dim=1)
+        q, k, v = tap("q", q), tap("k", k), tap("v", v)
         if cache is not None:
             k, v = cache.extend(k, v)  # (B, K, S, ·)
         bias = self.position.bias(T, k.shape[-2])

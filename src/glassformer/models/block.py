@@ -88,4 +88,3 @@ class Block(nn.Module):
 def residual_outputs(block: Block) -> list[nn.Linear]:
     """The matrices that write into the stream; initialisation scales them with depth."""
     return [block.attention.out, block.mlp.down]
-

@@ -23,9 +23,7 @@ def initialise(model: nn.Module, scheme: str) -> None:
             nn.init.normal_(module.weight, std=0.02 if scheme == "gpt2" else module.in_features**-0.5)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=0.02)
-        elif isinstance(module, Learned):
+        elif isinstance(module, nn.Embedding | Learned):
             nn.init.normal_(module.weight, std=0.02)
     for block in blocks:
         for linear in residual_outputs(block):

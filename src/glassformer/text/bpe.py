@@ -15,6 +15,7 @@ learned earliest is merged first.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from typing import Any
 
 import regex
@@ -55,7 +56,8 @@ class BPE(Tokenizer):
         self._byte_id = [id_of[bytes([b])] for b in range(256)]
         # pair → (rank, id of the merged token)
         self._rank = {
-            (a, b): (rank, id_of[self.entries[a] + self.entries[b]]) for rank, (a, b) in enumerate(self.merges)
+            (a, b): (rank, id_of[self.entries[a] + self.entries[b]])
+            for rank, (a, b) in enumerate(self.merges)
         }
         self._cache: dict[str, list[int]] = {}
 
@@ -113,7 +115,7 @@ class BPE(Tokenizer):
         ids = [self._byte_id[b] for b in piece]
         none = (len(self.merges), -1)
         while len(ids) > 1:
-            pairs = set(zip(ids, ids[1:], strict=False))
+            pairs = set(pairwise(ids))
             best = min(pairs, key=lambda pair: self._rank.get(pair, none))
             if best not in self._rank:
                 break
@@ -160,7 +162,7 @@ def learn_merges(counts: Counter[str], wanted: int, min_frequency: int = 2) -> l
     count: Counter[Pair] = Counter()
     where: defaultdict[Pair, set[int]] = defaultdict(set)
     for w, (ids, n) in enumerate(words):
-        for pair in zip(ids, ids[1:], strict=False):
+        for pair in pairwise(ids):
             count[pair] += n
             where[pair].add(w)
     heap = [(-n, pair) for pair, n in count.items()]
@@ -180,9 +182,9 @@ def learn_merges(counts: Counter[str], wanted: int, min_frequency: int = 2) -> l
         for w in where.pop(pair):
             ids, times = words[w]
             merged = replace_pair(ids, pair, new)
-            for old in zip(ids, ids[1:], strict=False):
+            for old in pairwise(ids):
                 count[old] -= times
-            for fresh in zip(merged, merged[1:], strict=False):
+            for fresh in pairwise(merged):
                 count[fresh] += times
                 if new in fresh:
                     changed.add(fresh)

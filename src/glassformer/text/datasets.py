@@ -45,11 +45,7 @@ DATASETS = {
         about="Tiny Shakespeare, 1.1 MB of plays",
         folder="tinyshakespeare",
         url="https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
-        files={
-            "all": File(
-                "input.txt", "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
-            )
-        },
+        files={"all": File("input.txt", "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed")},
         checksum="sha256:86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
         valid=0.1,
         rule="the first 90 % train, the last 10 % valid; no test split",

@@ -1,4 +1,4 @@
-"""Random order as a pure function: where a sample stands in an epoch's shuffle, without a list of them all."""
+"""Random order as a pure function: where a sample stands in a shuffle, without a list of all samples."""
 
 import numpy as np
 

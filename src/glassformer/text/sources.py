@@ -83,7 +83,9 @@ class Corpus:
         for split in SPLITS:
             for span in self.splits.get(split, []):
                 seen = ends.get(span.name, span)
-                ends[span.name] = Span(span.name, span.source, min(seen.start, span.start), max(seen.end, span.end))
+                ends[span.name] = Span(
+                    span.name, span.source, min(seen.start, span.start), max(seen.end, span.end)
+                )
         return Corpus(self.name, {"all": list(ends.values())}, "undivided", self.fingerprint + " whole")
 
     def texts(self, split: str = "train", limit: int | None = None) -> Iterator[str]:

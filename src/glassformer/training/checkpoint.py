@@ -96,13 +96,13 @@ def save_checkpoint(
     """Write one checkpoint, move the pointer, then drop the oldest beyond `keep`."""
     final = folder / f"step-{progress.step:08d}"
     draft = folder / f".draft-{final.name}-{os.getpid()}"
-    names = {p: n for n, p in model.named_parameters()}
+    names = {id(p): n for n, p in model.named_parameters()}
     with writing(final):
         try:
             draft.mkdir(parents=True, exist_ok=True)
             save_weights(model, draft / "model.safetensors")
             tensors = {
-                f"{i}.{names[p]}.{key}": value.detach().cpu().contiguous()
+                f"{i}.{names[id(p)]}.{key}": value.detach().cpu().contiguous()
                 for i, optimizer in enumerate(optimizers)
                 for p, state in optimizer.state.items()
                 for key, value in state.items()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import UsageError
-from glassformer.files import writing, write_atomically
+from glassformer.files import write_atomically, writing
 
 
 class MetricsLog:

@@ -1,12 +1,13 @@
 """The optimizers, from the formulas where PyTorch has no fused one that fits.
 
-    adamw   Adam with decoupled weight decay (PyTorch's fused kernel)
-    adam    the 2017 paper's: β 0.9 and 0.98, ε 1e-9, no decay; goes with the `noam` schedule
-    sgd     stochastic gradient descent with momentum, as the textbook has it
-    muon    momentum whose update is made orthogonal, for the matrices inside the blocks; AdamW for the rest
+adamw   Adam with decoupled weight decay (PyTorch's fused kernel)
+adam    the 2017 paper's: β 0.9 and 0.98, ε 1e-9, no decay; goes with the `noam` schedule
+sgd     stochastic gradient descent with momentum, as the textbook has it
+muon    momentum whose update is made orthogonal, for the matrices inside the blocks; AdamW for the rest
 """
 
 from collections.abc import Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,7 +28,7 @@ _NS = (3.4445, -4.7750, 2.0315)
 def orthogonalise(G: Tensor, rounds: int = 5) -> Tensor:
     """The nearest (semi-)orthogonal matrix to each of a stack G (n, rows, columns), approximately."""
     a, b, c = _NS
-    X = G.bfloat16() if G.is_cuda else G
+    X = G.to(_fast_type(G.device))
     tall = X.shape[-2] > X.shape[-1]
     if tall:
         X = X.mT
@@ -36,6 +37,13 @@ def orthogonalise(G: Tensor, rounds: int = 5) -> Tensor:
         A = torch.bmm(X, X.mT)
         X = torch.baddbmm(X, torch.baddbmm(A, A, A, beta=b, alpha=c), X, beta=a)  # aX + (bA + cA²)X
     return (X.mT if tall else X).to(G.dtype)
+
+
+@cache
+def _fast_type(device: torch.device) -> torch.dtype:
+    """bfloat16 where the processor multiplies it natively; the result is approximate anyway."""
+    native = device.type == "cuda" or (device.type == "cpu" and torch.cpu._is_avx512_bf16_supported())
+    return torch.bfloat16 if native else torch.float32
 
 
 class Muon(Optimizer):
@@ -48,7 +56,7 @@ class Muon(Optimizer):
     def __init__(
         self,
         params: Iterable[nn.Parameter],
-        parts: dict[nn.Parameter, tuple[int, ...]],
+        parts: dict[Tensor, tuple[int, ...]],
         lr: float = 0.02,
         momentum: float = 0.95,
         weight_decay: float = 0.0,
@@ -57,7 +65,7 @@ class Muon(Optimizer):
         self.parts = parts
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             lr, momentum = group["lr"], group["momentum"]
             stacks: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
@@ -75,14 +83,17 @@ class Muon(Optimizer):
             for (rows, columns), pairs in stacks.items():
                 updates = orthogonalise(torch.stack([part for _, part in pairs]))
                 size = max(1.0, rows / columns) ** 0.5
-                for (weight, _), update in zip(pairs, updates, strict=True):
-                    weight.mul_(1 - lr * group["weight_decay"])
+                weights = [weight for weight, _ in pairs]
+                if group["weight_decay"]:
+                    for weight in weights:
+                        weight.mul_(1 - lr * group["weight_decay"])
+                for weight, update in zip(weights, updates, strict=True):
                     weight.add_(update, alpha=-lr * size)
 
 
-def fused_parts(model: nn.Module) -> dict[nn.Parameter, tuple[int, ...]]:
+def fused_parts(model: nn.Module) -> dict[Tensor, tuple[int, ...]]:
     """The weights that hold several matrices one above the other, with the rows of each."""
-    parts: dict[nn.Parameter, tuple[int, ...]] = {}
+    parts: dict[Tensor, tuple[int, ...]] = {}
     for module in model.modules():
         if isinstance(module, Attention):
             parts[module.qkv.weight] = module.parts
@@ -106,6 +117,7 @@ def make_optimizers(model: nn.Module, config: "TrainingConfig") -> list[Optimize
         filled = [{"params": ps, "lr": rate, "weight_decay": wd} for ps, rate, wd in groups if ps]
         return AdamW(filled, betas=betas, eps=config.eps, fused=fused)
 
+    optimizers: list[Optimizer]
     match config.optimizer:
         case "adamw":
             optimizers = [adamw((inner + outer, lr, decay), (vectors, lr, 0.0))]

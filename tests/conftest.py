@@ -1,0 +1,50 @@
+"""What the tests share: a cache of their own, the data folder when there is one, and tiny models."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from glassformer.config import ModelConfig
+from glassformer.models.transformer import Decoder
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["GLASSFORMER_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Public data sets, where they are at hand: GLASSFORMER_DATA, or ../shared/data."""
+    folder = Path(os.environ.get("GLASSFORMER_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no data sets under {folder}; set GLASSFORMER_DATA to run this test")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few kilobytes of text with structure that a tiny model can learn."""
+    lines = [f"item {i % 10} follows item {(i - 1) % 10}, and then comes a new line.\n" for i in range(400)]
+    path = tmp_path_factory.mktemp("text") / "items.txt"
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def tiny_config(**changes: object) -> ModelConfig:
+    sizes = {"layers": 2, "heads": 2, "width": 16, "context": 12, "vocab": 23, **changes}
+    return ModelConfig.model_validate(sizes)
+
+
+def tiny_model(seed: int = 0, **changes: object) -> Decoder:
+    """A small decoder whose weights are all random, also those that start at zero in training."""
+    torch.manual_seed(seed)
+    model = Decoder(tiny_config(**changes))
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    return model.eval()
