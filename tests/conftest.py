@@ -9,7 +9,9 @@ import torch
 from glassformer.config import ModelConfig
 from glassformer.models.transformer import Decoder
 
+# Tests run side by side; more threads than cores only wait for each other.
 torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @pytest.fixture(scope="session", autouse=True)

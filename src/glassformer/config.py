@@ -65,7 +65,9 @@ class ModelConfig(Section):
     position: Literal["learned", "sinusoidal", "rope", "alibi", "none"] = Field(
         default="rope", description="how the order of the tokens is known"
     )
-    qk_norm: bool = Field(default=True, description="normalise queries and keys (RMS) before the scores")
+    qk_norm: bool = Field(
+        default=True, description="normalise queries and keys (as `norm` says) before the scores"
+    )
     window: int | None = Field(
         default=None, ge=1, description="sliding window: positions a query can see back to"
     )
@@ -158,8 +160,10 @@ class TrainingConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _paper(cls, given: Settings) -> Settings:
+    def _meant(cls, given: Settings) -> Settings:
         """`adam` means the 2017 paper's training unless told otherwise."""
+        if isinstance(given, dict) and isinstance(given.get("compile"), bool):  # as YAML reads on and off
+            given = {**given, "compile": "on" if given["compile"] else "off"}
         if isinstance(given, dict) and given.get("optimizer") == "adam":
             paper = {"beta2": 0.98, "eps": 1e-9, "schedule": "noam", "warmup": 4000}
             given = paper | given

@@ -86,7 +86,8 @@ def train(
     )
 
     device = choose_device(given.get("training", {}).get("device", "auto"))
-    train_tokens = require(shards, "train", LEAST_TOKENS, corpus.name)
+    context = given.get("model", {}).get("context", 0)
+    train_tokens = require(shards, "train", max(LEAST_TOKENS, context + 2), corpus.name)
     valid_tokens = require(shards, "valid", 2, corpus.name)
     if recipe is None:
         sized = choose_model(

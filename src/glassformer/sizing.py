@@ -1,8 +1,9 @@
 """Sizes by themselves: from how much text there is and what the machine can do, to a whole configuration.
 
 The tokenizer is chosen from the amount of text. Then the model: training for a given time on a given machine
-is a number of operations, C ≈ 6·N·D for N parameters and D tokens; about twenty tokens per parameter use it
-best, and text that is seen too many times teaches no more. The number of steps follows from a measurement of
+is a number of operations, C ≈ 6·N·D for N parameters and D tokens. In runs of minutes about four tokens per
+parameter use it best (the often-cited twenty hold for runs a million times longer), and text that is seen too
+many times teaches no more. The number of steps follows from a measurement of
 the chosen model, not from a guess. Whatever the user or a recipe has set stays as it is.
 """
 
@@ -20,15 +21,15 @@ from glassformer.training.device import Precision
 from glassformer.training.optim import make_optimizers
 
 MINUTES = {"cpu": 4.0, "cuda": 4.0}  # what a run is planned for when nothing is said
-TOKENS_PER_PARAMETER = 20
+TOKENS_PER_PARAMETER = 4
 MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned that generalises
 SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (12, 768)]  # layers, width
 HEAD_WIDTH = 32
 VOCABULARIES = [  # bytes of text below which a BPE vocabulary of so many entries fits
     (400_000, 512),
-    (1_500_000, 2048),
-    (6_000_000, 4096),
-    (40_000_000, 8192),
+    (1_500_000, 1024),
+    (6_000_000, 2048),
+    (40_000_000, 4096),
     (400_000_000, 16384),
 ]
 
@@ -62,7 +63,7 @@ def choose_model(
     layers, width = fitting[-1]
     longest = max(8, min(tokens // 8, valid_tokens - 1))
     context = min(128 if device.type == "cpu" else 256, 1 << (longest.bit_length() - 1))
-    per_step = 4096 if device.type == "cpu" else 32768
+    per_step = 1536 if device.type == "cpu" else 32768
     chosen: Settings = {
         "model": {"layers": layers, "width": width, "heads": max(1, width // HEAD_WIDTH), "context": context},
     }
@@ -138,7 +139,7 @@ def _operations_per_second(device: torch.device) -> float:
         began = time.perf_counter()
         (a @ a)[0, 0].item()
         best = min(best, time.perf_counter() - began)
-    return 0.35 * 2 * n**3 / best
+    return 0.5 * 2 * n**3 / best
 
 
 def _size(n: int) -> str:

@@ -25,9 +25,7 @@ MASKS = {
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 @pytest.mark.parametrize("value_width", [8, 5])
 @pytest.mark.parametrize("bias", [None, "alibi"])
-def test_the_fused_path_is_the_formula(
-    mask: Mask, kv_heads: int, value_width: int, bias: str | None
-) -> None:
+def test_the_fused_path_is_the_formula(mask: Mask, kv_heads: int, value_width: int, bias: str | None) -> None:
     torch.manual_seed(0)
     q = torch.randn(2, 4, 7, 8, dtype=torch.float64, requires_grad=True)
     k = torch.randn(2, kv_heads, 7, 8, dtype=torch.float64, requires_grad=True)

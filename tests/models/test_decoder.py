@@ -157,7 +157,9 @@ def test_norms_and_feed_forward_are_their_formulas() -> None:
         assert layer.beta is not None
         layer.beta.normal_()
     mean, variance = x.mean(-1, keepdim=True), x.var(-1, unbiased=False, keepdim=True)
-    torch.testing.assert_close(layer(x), layer.gamma * (x - mean) / (variance + layer.eps).sqrt() + layer.beta)
+    torch.testing.assert_close(
+        layer(x), layer.gamma * (x - mean) / (variance + layer.eps).sqrt() + layer.beta
+    )
     torch.testing.assert_close(rms(x), rms.gamma * x / (x.square().mean(-1, keepdim=True) + rms.eps).sqrt())
     mlp = make_mlp(8, 20, "relu", True).double()
     expected = torch.clamp(x @ mlp.up.weight.T + mlp.up.bias, min=0) @ mlp.down.weight.T + mlp.down.bias

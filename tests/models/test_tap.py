@@ -19,7 +19,7 @@ from tests.conftest import tiny_config, tiny_model
 class WithoutTaps(ast.NodeTransformer):
     """tap("site", value) becomes value."""
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802 - the name that ast calls
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id == "tap":
             return node.args[1]

@@ -60,7 +60,9 @@ def test_one_file_is_split_at_its_end_and_nothing_is_lost(text_file: Path) -> No
 def test_splits_never_cut_a_character(text: str) -> None:
     data = text.encode(errors="ignore")
     splits, _ = sources.divide([Span("x", data, 0, len(data))], 0.2, 0.2)
-    assert "".join(piece for part in splits.values() for span in part for piece in span.read()) == data.decode()
+    assert (
+        "".join(piece for part in splits.values() for span in part for piece in span.read()) == data.decode()
+    )
 
 
 def test_a_folder_of_many_documents_holds_whole_ones_out(tmp_path: Path) -> None:

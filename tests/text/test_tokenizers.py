@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,7 @@ def slow_merges(counts: Counter[str], wanted: int, min_frequency: int) -> list[t
     while len(merges) < wanted:
         pairs: Counter[tuple[int, int]] = Counter()
         for ids, n in words:
-            for pair in zip(ids, ids[1:], strict=False):
+            for pair in pairwise(ids):
                 pairs[pair] += n
         if not pairs:
             break

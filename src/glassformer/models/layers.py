@@ -34,7 +34,7 @@ class RMSNorm(nn.Module):
         self.gamma = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.gamma.shape, self.gamma, self.eps)
+        return F.rms_norm(x, self.gamma.shape, self.gamma.to(x.dtype), self.eps)
 
 
 NORMS: dict[str, type[LayerNorm] | type[RMSNorm]] = {"layer": LayerNorm, "rms": RMSNorm}

@@ -13,7 +13,7 @@ from glassformer.models.attention import Attention, Mask
 from glassformer.models.block import PLACEMENTS, Block, add, replace
 from glassformer.models.cache import Cache
 from glassformer.models.init import initialise
-from glassformer.models.layers import NORMS, RMSNorm, make_mlp
+from glassformer.models.layers import NORMS, make_mlp
 from glassformer.models.position import Position, make_position
 from glassformer.models.tap import Tap, inside, off
 
@@ -88,7 +88,7 @@ def make_block(config: "ModelConfig", position: Position) -> Block:
         value_width=config.value_width,
         bias=config.bias,
         dropout=config.dropout,
-        qk_norm=RMSNorm(config.head_width) if config.qk_norm else None,
+        qk_norm=NORMS[config.norm](config.head_width, bias=False) if config.qk_norm else None,
     )
     mlp = make_mlp(config.width, config.hidden, config.activation, config.bias)
     norms = (make_norm(config), make_norm(config))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from glassformer.errors import DivergedError, Interrupted
 from glassformer.models.transformer import parameter_count
@@ -168,13 +169,13 @@ class Trainer:
         }
 
     def _update(self, batches: list[Batch], loss: float, factor: float) -> float:
-        """Clip, check and apply the gradients; returns their norm before clipping."""
+        """Check, clip and apply the gradients; returns their norm before clipping."""
         if self.scaler:
             for optimizer in self.optimizers:
                 self.scaler.unscale_(optimizer)
         trained = [p for p in self.model.parameters() if p.grad is not None]
-        limit = self.config.clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(trained, limit, foreach=True).item()
+        total = get_total_norm([p.grad for p in trained if p.grad is not None])
+        norm = total.item()
         overflow = self.scaler is not None and not math.isfinite(norm)  # the scaler skips it and scales down
         if not math.isfinite(loss) or (not math.isfinite(norm) and not overflow):
             self._seed(0)
@@ -185,6 +186,8 @@ class Trainer:
                 "saved before. Try a lower training.lr, more training.warmup, a smaller training.clip, or "
                 "training.precision=float32."
             )
+        if self.config.clip:
+            clip_grads_with_norm_(trained, self.config.clip, total)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["base_lr"] * factor

@@ -128,9 +128,11 @@ def make_optimizers(model: nn.Module, config: "TrainingConfig") -> list[Optimize
             parameters = [p for _, p in named]
             optimizers = [SGD(parameters, lr=lr, momentum=config.momentum, weight_decay=decay)]
         case "muon":
-            muon = Muon(inner, fused_parts(model), config.muon_lr, config.momentum, decay)
-            optimizers = [muon, adamw((outer, lr, 0.0), (vectors, lr, 0.0))]
-            optimizers = [o for o in optimizers if any(g["params"] for g in o.param_groups)]
+            optimizers = []
+            if inner:
+                optimizers.append(Muon(inner, fused_parts(model), config.muon_lr, config.momentum, decay))
+            if outer or vectors:
+                optimizers.append(adamw((outer, lr, 0.0), (vectors, lr, 0.0)))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["base_lr"] = group["lr"]

@@ -1,0 +1,154 @@
+"""Generation: the cache changes nothing, filters keep what they say, streams never show half a character."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.errors import UsageError
+from glassformer.generation.engine import generate
+from glassformer.generation.sampling import Sampler
+from glassformer.generation.stream import TextStream
+from glassformer.text.bpe import BPE
+from glassformer.text.tokenizer import Byte, Word
+from tests.conftest import tiny_model
+
+VARIANTS = [
+    {},
+    {"position": "learned"},
+    {"position": "sinusoidal"},
+    {"position": "alibi"},
+    {"position": "none"},
+    {"kv_heads": 1, "value_width": 6},
+    {"window": 3},
+    {"placement": "post", "norm": "rms"},
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("prompt_length", [1, 5, 12, 30])
+def test_cached_generation_equals_the_plain_way(variant: dict[str, object], prompt_length: int) -> None:
+    """Also far beyond the context (12), where the older half is dropped."""
+    model = tiny_model(**variant)
+    prompt = torch.randint(23, (2, prompt_length))
+    results = []
+    for cached in (True, False):
+        logits_seen: list[torch.Tensor] = []
+        sampler = Sampler(seed=5)
+
+        def choose(
+            logits: torch.Tensor, sampler: Sampler = sampler, seen: list = logits_seen
+        ) -> torch.Tensor:
+            seen.append(logits)
+            return sampler(logits)
+
+        tokens = torch.stack(list(generate(model, prompt, 40, choose, cached=cached)))
+        results.append((tokens, torch.stack(logits_seen)))
+    assert torch.equal(results[0][0], results[1][0])
+    torch.testing.assert_close(results[0][1], results[1][1], rtol=1e-4, atol=1e-5)
+
+
+def test_a_cached_step_costs_one_position() -> None:
+    model = tiny_model()
+    widths: list[int] = []
+    handle = model.stack.register_forward_pre_hook(lambda module, args: widths.append(args[0].shape[1]))
+    list(generate(model, torch.randint(23, (1, 4)), 6, Sampler(0.0)))
+    assert widths == [4, 1, 1, 1, 1, 1]
+    handle.remove()
+
+
+def test_sequences_of_a_batch_do_not_touch_each_other() -> None:
+    model = tiny_model()
+    a, b = torch.randint(23, (1, 5)), torch.randint(23, (1, 5))
+    together = torch.stack(list(generate(model, torch.cat([a, b]), 20, Sampler(0.0))), 1)
+    alone = [torch.stack(list(generate(model, x, 20, Sampler(0.0))), 1) for x in (a, b)]
+    assert torch.equal(together, torch.cat(alone))
+
+
+logits_strategy = st.lists(st.floats(-5, 5), min_size=2, max_size=12)
+
+
+@given(logits_strategy, st.integers(1, 12))
+def test_top_k_keeps_the_k_best(values: list[float], k: int) -> None:
+    logits = torch.tensor([values])
+    kept = Sampler(top_k=k).probabilities(logits)[0]
+    threshold = sorted(values, reverse=True)[min(k, len(values)) - 1]
+    for value, p in zip(logits[0].tolist(), kept.tolist(), strict=True):
+        assert (p > 0) == (value >= torch.tensor(threshold).item())
+    assert kept.sum().item() == pytest.approx(1, abs=1e-5)
+
+
+@given(logits_strategy, st.floats(0.05, 1.0))
+def test_top_p_keeps_the_smallest_set_that_reaches_p(values: list[float], p: float) -> None:
+    logits = torch.tensor([values])
+    full = logits.softmax(-1)[0]
+    kept = Sampler(top_p=p).probabilities(logits)[0] > 0
+    mass = full[kept].sum().item()
+    assert mass >= p - 1e-5
+    assert mass - full[kept].min().item() < p + 1e-5  # one fewer would not reach it
+    if (~kept).any():
+        assert full[kept].min() >= full[~kept].max()
+
+
+@given(logits_strategy, st.floats(0.05, 1.0))
+def test_min_p_keeps_what_is_likely_enough(values: list[float], p: float) -> None:
+    full = torch.tensor([values]).softmax(-1)[0]
+    kept = Sampler(min_p=p).probabilities(torch.tensor([values]))[0]
+    for share, result in zip(full.tolist(), kept.tolist(), strict=True):
+        if abs(share - p * full.max().item()) > 1e-6:
+            assert (result > 0) == (share > p * full.max().item())
+
+
+def test_sampling_follows_the_probabilities_and_the_seed() -> None:
+    logits = torch.tensor([[0.0, 1.0, 2.0]]).repeat(20_000, 1)
+    drawn = Sampler(temperature=0.7, seed=1)(logits)
+    expected = (logits[0] / 0.7).softmax(-1)
+    torch.testing.assert_close(drawn.bincount(minlength=3) / 20_000, expected, atol=0.015, rtol=0)
+    assert torch.equal(drawn, Sampler(temperature=0.7, seed=1)(logits))
+    assert (Sampler(0.0)(logits) == 2).all()
+    assert not torch.equal(Sampler(seed=1)(logits), Sampler(seed=2)(logits))
+
+
+@pytest.mark.parametrize(
+    "options", [{"temperature": -1.0}, {"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.5}, {"min_p": -0.1}]
+)
+def test_impossible_sampling_is_refused(options: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match="expected"):
+        Sampler(**options)  # type: ignore[arg-type]
+
+
+def fed(
+    tokenizer: Byte | BPE | Word, text: str, stop: list[str], end: bool = False
+) -> tuple[list[str], bool]:
+    stream = TextStream(tokenizer, tokenizer.end_of_text, stop)
+    ids = tokenizer.encode(text)
+    assert tokenizer.end_of_text is not None
+    parts = [stream.feed(i) for i in ([*ids, tokenizer.end_of_text, 0, 0] if end else ids)]
+    ended = stream.ended
+    return [*parts, stream.flush()], ended
+
+
+@given(st.text(max_size=30))
+def test_streams_show_whole_characters_that_join_to_the_text(text: str) -> None:
+    parts, _ = fed(Byte(), text, [])
+    assert "".join(parts) == text
+    assert all("�" not in part for part in parts) or "�" in text
+    assert "".join(fed(Byte(), text, [], end=True)[0]) == text
+
+
+@settings(max_examples=200)
+@given(st.text("abc\n", max_size=20), st.lists(st.text("abc\n", min_size=1, max_size=4), max_size=3))
+def test_a_stop_string_ends_the_text_and_is_never_shown(text: str, stop: list[str]) -> None:
+    parts, _ = fed(Byte(), text, stop)
+    ends = [text.find(s) + len(s) for s in stop if s in text]
+    if not ends:
+        assert "".join(parts) == text
+        return
+    first_end = min(ends)  # what is complete first, ends it
+    cut = min(text[:first_end].find(s) for s in stop if s in text[:first_end])
+    assert "".join(parts) == text[:cut]
+
+
+def test_words_are_joined_by_blanks() -> None:
+    word = Word.train(["one two three"])
+    assert "".join(fed(word, "one two three", [])[0]) == "one two three"
