@@ -4,7 +4,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test test-slow check format bench clean
+.PHONY: help install dev demo test check format bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -39,10 +39,7 @@ demo: .venv/.installed  ## train on the embedded default, measure it, let it tal
 	$(BIN)/glassformer generate runs/demo "The \"if\" statement" --tokens 120 --seed 1
 
 test: .venv/.installed-dev  ## the tests
-	$(BIN)/python -m pytest -n 2 -m "not slow"
-
-test-slow: .venv/.installed-dev  ## the tests that take minutes
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2
 
 check: .venv/.installed-dev  ## formatting, lint and types
 	$(BIN)/ruff format --check .
@@ -55,6 +52,9 @@ format: .venv/.installed-dev  ## format the code and sort the imports
 
 bench: .venv/.installed-dev  ## the figures of the README, measured here
 	$(BIN)/python benchmarks/shakespeare_char_small.py
+
+docs: .venv/.installed  ## the pages of docs/ that are made from the code
+	$(BIN)/python docs/make_settings.py
 
 clean:  ## remove the virtual environment and the caches (runs stay)
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis

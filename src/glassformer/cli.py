@@ -62,7 +62,6 @@ def train(
     from glassformer.training.display import Terminal
 
     settings = merge({"task": task}, parse_overrides(set_ or []))
-    display = Terminal(console.error_console())
     run = train_run(
         source,
         recipe=recipe,
@@ -70,8 +69,7 @@ def train(
         init=init,
         resume=resume,
         settings=settings,
-        display=display,
-        tokenizing=display.tokenizing,
+        display=Terminal(console.error_console()),
     )
     result: dict[str, Any] = json.loads((run.path / "result.json").read_text(encoding="utf-8"))
     if json_:

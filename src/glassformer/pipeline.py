@@ -1,7 +1,6 @@
 """Training from end to end: from a source of text to a run directory."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,8 @@ from glassformer.config import Config, Settings, build, check_keys, flatten
 from glassformer.errors import RunError, UsageError
 from glassformer.evaluation.likelihood import evaluate_likelihood
 from glassformer.files import write_atomically, writing
+from glassformer.generation.sampling import Sampler
+from glassformer.generation.stream import stream_text
 from glassformer.models.transformer import Decoder, parameter_count
 from glassformer.run import Run
 from glassformer.settings import load_config, load_recipe, merge, save_config
@@ -27,7 +28,7 @@ from glassformer.training.display import Display, Silent
 from glassformer.training.loop import Hooks, Trainer, freeze
 from glassformer.training.plot import plot_losses
 
-TOKENIZER_SAMPLE = 64_000_000  # bytes of text that are enough to learn a vocabulary from
+TOKENIZER_SAMPLE = 32_000_000  # bytes of text that are enough to learn a vocabulary from
 LEAST_TOKENS = 256  # of training text; below this there is nothing to learn
 MAY_CHANGE = {  # settings that a resumed run may be given anew, since the trajectory does not depend on them
     "training.device",
@@ -48,7 +49,6 @@ def train(
     resume: bool = False,
     settings: Settings | None = None,
     display: Display | None = None,
-    tokenizing: Callable[[Corpus], Callable[[int], None]] | None = None,
 ) -> Run:
     """Train a language model on `source` and return its run.
 
@@ -77,9 +77,12 @@ def train(
     if corpus.path is not None:
         data["source"] = str(corpus.path)  # so that it is found again from any folder
     given = merge(given, {"data": data})
+    if corpus.bytes("train") > 10_000_000:
+        display.note(f"Learning the vocabulary from {min(TOKENIZER_SAMPLE, corpus.bytes('train')):,} bytes …")
     tokenizer, chosen, why = _tokenizer(corpus, given, base)
     given = merge(given, {"tokenizer": chosen})
-    shards = open_shards(tokenize(corpus, tokenizer, tokenizing(corpus) if tokenizing else lambda _: None))
+    with display.reading(corpus) as advance:
+        shards = open_shards(tokenize(corpus, tokenizer, advance))
     sizes = {s: len(t) for s, t in shards.items()}
     display.note(
         f"Text: {corpus.name}, {corpus.bytes('train') / 1e6:.2f} MB to train on ({corpus.rule}); {why}."
@@ -142,7 +145,7 @@ def _fit(
     task = LanguageModelling(shards["train"], config.model.context, config.training.seed)
     hooks = Hooks(
         evaluate=lambda m: _validate(m, shards["valid"], config.model.context),
-        sample=lambda m, step: _sample(folder, m, config, step),
+        sample=lambda m: _sample(m, tokenizer, config),
         display=display,
     )
     trainer = Trainer(model, task, config.training, folder, hooks, device=device, width=config.model.width)
@@ -233,13 +236,11 @@ def _validate(model: torch.nn.Module, tokens: Tokens, context: int) -> dict[str,
     }
 
 
-def _sample(folder: Path, model: torch.nn.Module, config: Config, step: int) -> str:
+def _sample(model: torch.nn.Module, tokenizer: Tokenizer, config: Config) -> str:
     """A short text by the model as it is now; the same seed each time, so that progress shows."""
-    run = Run(folder)
-    run.__dict__["model"] = model
-    run.device = next(model.parameters()).device
     prompt = config.training.sample_prompt
-    return prompt + run.generate(prompt, 60, temperature=0.8, seed=config.training.seed)[0]
+    sampler = Sampler(temperature=0.8, seed=config.training.seed)
+    return prompt + "".join(part for (part,) in stream_text(model, tokenizer, prompt, 60, sampler))
 
 
 def _gather(source: str | None, recipe: str | None, settings: Settings | None) -> Settings:

@@ -13,19 +13,16 @@ All of it is data; nothing in it is ever executed.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from glassformer.config import Config
 from glassformer.errors import RunError, UsageError
 from glassformer.evaluation.likelihood import Likelihood, evaluate_likelihood
-from glassformer.generation.engine import generate
 from glassformer.generation.sampling import Sampler
-from glassformer.generation.stream import TextStream
+from glassformer.generation.stream import stream_text
 from glassformer.models.transformer import Decoder
 from glassformer.settings import load_config
 from glassformer.text.datasets import open_corpus
@@ -118,33 +115,13 @@ class Run:
         return require(splits, split, 2, data or settings.source), split
 
     def stream(
-        self,
-        prompt: str = "",
-        tokens: int = 200,
-        *,
-        sampler: Sampler | None = None,
-        n: int = 1,
-        stop: Sequence[str] = (),
-        cached: bool = True,
+        self, prompt: str = "", tokens: int = 200, *, sampler: Sampler | None = None, **options: Any
     ) -> Iterator[list[str]]:
-        """Generate and yield, after every token, the new text of each of `n` sequences.
+        """Like `generate`, but yields the new text of each sequence after every token.
 
-        A sequence ends at the end-of-text mark, before a stop string, or after `tokens` tokens.
+        Options: n, stop, cached (see `stream_text`).
         """
-        if tokens < 1 or n < 1:
-            raise UsageError("the numbers of tokens and of samples: expected at least 1")
-        mark = self.tokenizer.end_of_text
-        start = [] if mark is None else [mark]
-        ids = start + self.tokenizer.encode(prompt)
-        if not ids:
-            raise UsageError("this tokenizer has no end-of-text mark to start from: give a prompt")
-        batch = torch.tensor([ids] * n, device=self.device)
-        streams = [TextStream(self.tokenizer, mark, stop, after=len(ids) > len(start)) for _ in range(n)]
-        for chosen in generate(self.model, batch, tokens, sampler or Sampler(), cached=cached):
-            yield [s.feed(t) for s, t in zip(streams, chosen.tolist(), strict=True)]
-            if all(s.ended for s in streams):
-                break
-        yield [s.flush() for s in streams]
+        return stream_text(self.model, self.tokenizer, prompt, tokens, sampler or Sampler(), **options)
 
     def generate(self, prompt: str = "", tokens: int = 200, *, n: int = 1, **options: Any) -> list[str]:
         """`n` continuations of a prompt, without the prompt.

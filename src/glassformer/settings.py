@@ -10,6 +10,7 @@ import yaml
 
 from glassformer.config import FORMAT_VERSION, SECTIONS, Config, Settings, build, check_keys
 from glassformer.errors import RunError, UsageError, closest
+from glassformer.files import write_atomically
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -66,7 +67,7 @@ def load_recipe(name: str) -> Settings:
 
 def save_config(config: Config, path: Path) -> None:
     text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    path.write_text(text, encoding="utf-8")
+    write_atomically(path, text)
 
 
 def load_config(path: Path) -> Config:

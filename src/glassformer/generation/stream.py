@@ -1,9 +1,45 @@
-"""Ids to text while they arrive: never half a character, and nothing of a stop string."""
+"""Text from a model while it is written: never half a character, and nothing of a stop string."""
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import torch
+from torch import nn
+
+from glassformer.errors import UsageError
+from glassformer.generation.engine import Choose, generate
 from glassformer.text.tokenizer import Tokenizer
+
+
+def stream_text(
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    prompt: str,
+    tokens: int,
+    choose: Choose,
+    *,
+    n: int = 1,
+    stop: Sequence[str] = (),
+    cached: bool = True,
+) -> Iterator[list[str]]:
+    """Generate and yield, after every token, the new text of each of `n` sequences.
+
+    A sequence ends at the end-of-text mark, before a stop string, or after `tokens` tokens.
+    """
+    if tokens < 1 or n < 1:
+        raise UsageError("the numbers of tokens and of samples: expected at least 1")
+    mark = tokenizer.end_of_text
+    start = [] if mark is None else [mark]
+    ids = start + tokenizer.encode(prompt)
+    if not ids:
+        raise UsageError("this tokenizer has no end-of-text mark to start from: give a prompt")
+    batch = torch.tensor([ids] * n, device=next(model.parameters()).device)
+    streams = [TextStream(tokenizer, mark, stop, after=len(ids) > len(start)) for _ in range(n)]
+    for chosen in generate(model, batch, tokens, choose, cached=cached):
+        yield [s.feed(t) for s, t in zip(streams, chosen.tolist(), strict=True)]
+        if all(s.ended for s in streams):
+            break
+    yield [s.flush() for s in streams]
 
 
 class TextStream:

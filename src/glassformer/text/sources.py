@@ -22,7 +22,9 @@ SPLITS = ("train", "valid", "test")
 PIECE = 1 << 20  # bytes read at a time
 MANY_DOCUMENTS = 20  # from here on whole documents are held out, below it a part of each
 HELD_OUT = 2_000_000  # bytes of validation, and of test, that are enough to measure well
-_SAFE_CUT = regex.compile(r"\n(?=\S)")
+LONGEST = 4 * PIECE  # characters held while looking for a place to cut
+_LINE_START = regex.compile(r"(?<=\n)(?=\S)")
+_BEFORE_BLANK = regex.compile(r"(?<=\S)(?= \S)")
 
 
 @dataclass(frozen=True)
@@ -38,15 +40,17 @@ class Span:
         return self.end - self.start
 
     def read(self) -> Iterator[str]:
-        """The text in pieces, cut after an end of line that a non-blank follows, if there is one."""
+        """The text in pieces, cut where a line starts; in very long lines before a blank, else anywhere."""
         decoder = codecs.getincrementaldecoder("utf-8")()
         kept = ""
         for block in self.blocks():
             kept += decoder.decode(block)
-            cuts = [m.end() for m in _SAFE_CUT.finditer(kept, max(0, len(kept) - PIECE // 4))]
-            if cuts:
-                yield kept[: cuts[-1]]
-                kept = kept[cuts[-1] :]
+            cut = _last(_LINE_START, kept)
+            if cut is None and len(kept) > LONGEST:
+                cut = _last(_BEFORE_BLANK, kept) or len(kept)
+            if cut is not None:
+                yield kept[:cut]
+                kept = kept[cut:]
         kept += decoder.decode(b"", final=True)
         if kept:
             yield kept
@@ -61,6 +65,12 @@ class Span:
             while left > 0 and (block := file.read(min(PIECE, left))):
                 left -= len(block)
                 yield block
+
+
+def _last(pattern: regex.Pattern[str], text: str) -> int | None:
+    """Where the pattern matches last in the end of a text."""
+    places = [m.start() for m in pattern.finditer(text, max(0, len(text) - PIECE // 4))]
+    return places[-1] if places else None
 
 
 @dataclass

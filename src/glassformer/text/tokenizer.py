@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Self
 import regex
 
 from glassformer.errors import TokenizerError
+from glassformer.files import write_atomically
 from glassformer.text import hf_format
 
 END_OF_TEXT = "<|endoftext|>"
@@ -104,7 +105,7 @@ class Tokenizer(ABC):
 
     def save(self, path: str | Path) -> None:
         """Write `tokenizer.json`, which `tokenizers.Tokenizer.from_file` reads too."""
-        Path(path).write_text(json.dumps(self.to_json(), ensure_ascii=False, indent=1), encoding="utf-8")
+        write_atomically(Path(path), json.dumps(self.to_json(), ensure_ascii=False, indent=1))
 
 
 def to_text(data: bytes) -> str:

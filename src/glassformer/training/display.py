@@ -1,7 +1,8 @@
 """What a person sees while a model trains: a live line on a terminal, plain lines in a log."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 from rich.console import Console
@@ -20,6 +21,10 @@ from glassformer.text.sources import Corpus
 
 
 class Display(Protocol):
+    def reading(self, corpus: Corpus) -> AbstractContextManager[Callable[[int], None]]:
+        """Shows how far tokenizing a corpus has come; gives a function to call with each piece's length."""
+        ...
+
     def start(self, step: int, steps: int) -> None: ...
     def step(self, record: dict[str, Any]) -> None: ...
     def evaluated(self, record: dict[str, Any], best: bool) -> None: ...
@@ -30,6 +35,9 @@ class Display(Protocol):
 
 class Silent:
     """Nothing at all, for use from Python."""
+
+    def reading(self, corpus: Corpus) -> AbstractContextManager[Callable[[int], None]]:
+        return nullcontext(lambda _: None)
 
     def start(self, step: int, steps: int) -> None: ...
     def step(self, record: dict[str, Any]) -> None: ...
@@ -53,21 +61,16 @@ class Terminal:
         self._bar: Progress | None = None
         self._last_line = 0.0
 
-    def tokenizing(self, corpus: Corpus) -> Callable[[int], None]:
-        """A bar for a corpus that takes a while to tokenize; it goes when the bar is full."""
+    @contextmanager
+    def reading(self, corpus: Corpus) -> Iterator[Callable[[int], None]]:
         total = sum(corpus.bytes(split) for split in corpus.splits)
         if not self.console.is_terminal or total < 4_000_000:
-            return lambda _: None
-        bar = Progress(TextColumn("tokenizing"), BarColumn(24), TimeRemainingColumn(), console=self.console)
-        task = bar.add_task("", total=total)
-        bar.start()
-
-        def advance(size: int) -> None:
-            bar.advance(task, size)
-            if bar.finished:
-                bar.stop()
-
-        return advance
+            yield lambda _: None
+            return
+        columns = (TextColumn("tokenizing"), BarColumn(24), TextColumn("ETA"), TimeRemainingColumn())
+        with Progress(*columns, console=self.console, transient=True) as bar:
+            task = bar.add_task("", total=total)
+            yield lambda size: bar.advance(task, size)
 
     def start(self, step: int, steps: int) -> None:
         self._steps = steps

@@ -49,7 +49,7 @@ class Hooks:
     """What the loop asks of the world around it."""
 
     evaluate: Callable[[nn.Module], dict[str, float]] | None  # validation: loss, perplexity, bits_per_byte
-    sample: Callable[[nn.Module, int], str] | None  # a text at a step
+    sample: Callable[[nn.Module], str] | None  # a text by the model as it is
     display: Display
 
 
@@ -113,7 +113,7 @@ class Trainer:
                     if self.hooks.evaluate and (last or progress.step % config.eval_every == 0):
                         self._evaluate(log)
                     if self.hooks.sample and config.sample_every and progress.step % config.sample_every == 0:
-                        display.sampled(progress.step, self.hooks.sample(self.model, progress.step))
+                        display.sampled(progress.step, self.hooks.sample(self.model))
                     if stop.signal or last or progress.step % config.checkpoint_every == 0:
                         self._save()
                         saved = progress.step

@@ -31,7 +31,8 @@ def plot_losses(metrics: Path, title: str) -> list[Path]:
     lowest, highest = min(losses), losses[0]
     if valid:
         lowest = min(lowest, min(v for _, v in valid))
-    axes.set_ylim(lowest - 0.05 * (highest - lowest), highest + 0.05 * (highest - lowest))
+    if highest > lowest:  # a spike must not flatten the curve
+        axes.set_ylim(lowest - 0.05 * (highest - lowest), highest + 0.05 * (highest - lowest))
     paths = [metrics.with_name("loss.svg"), metrics.with_name("loss.png")]
     for path in paths:
         figure.savefig(path, dpi=120)

@@ -1,0 +1,93 @@
+"""The docs are code: README's commands and examples run, its links lead somewhere, its tables are current."""
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Training is cut short here; everything else in the README runs as written.
+SHORT = "--set training.steps=4 --set training.batch=4 --set model.width=32 --set model.layers=1"
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def test_the_readmes_commands_run(tmp_path: Path) -> None:
+    (tmp_path / "my.txt").write_text("A line of my own text, which is not long.\n" * 400)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "one.txt").write_text("Another text of mine.\n" * 400)
+    lines = "\n".join(blocks(ROOT / "README.md", "sh")).replace("\\\n", " ").splitlines()
+    commands = [line.split("   #")[0].strip() for line in lines if line.startswith("glassformer ")]
+    assert len(commands) >= 8
+    data = Path(os.environ.get("GLASSFORMER_DATA", ROOT.parent / "shared" / "data"))
+    environment = {**os.environ, "GLASSFORMER_DATA": str(data)}
+    if not data.is_dir():  # without a network, what needs a download is left out
+        commands = [c for c in commands if "shakespeare" not in c]
+    for command in commands:
+        arguments = shlex.split(command)[1:]
+        if arguments[0] == "train":
+            arguments += SHORT.split()
+        done = subprocess.run(
+            [sys.executable, "-m", "glassformer", *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            timeout=300,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        assert done.stdout.strip(), command
+
+
+def test_the_readmes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my.txt").write_text("A line of my own text, which is not long.\n" * 400)
+    monkeypatch.chdir(tmp_path)
+    examples = blocks(ROOT / "README.md", "python")
+    assert examples
+    for example in examples:
+        exec(compile(example, "README.md", "exec"), {})
+
+
+def test_the_readmes_make_targets_exist() -> None:
+    named = set(re.findall(r"`make ([a-z-]+)`|^make ([a-z-]+)", (ROOT / "README.md").read_text(), re.M))
+    targets = {a or b for a, b in named}
+    assert {"demo", "test"} <= targets
+    for target in targets:
+        done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_table_of_settings_is_current() -> None:
+    spec = importlib.util.spec_from_file_location("make_settings", ROOT / "docs" / "make_settings.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == module.page(), "run `make docs`"
+
+
+def test_recipes_are_complete_and_state_what_they_reach() -> None:
+    import yaml
+
+    from glassformer.config import build
+    from glassformer.settings import RECIPES, load_recipe, recipe_names
+
+    assert recipe_names()
+    for name in recipe_names():
+        content = yaml.safe_load((RECIPES / f"{name}.yaml").read_text(encoding="utf-8"))
+        assert set(content) == {"about", "reaches", "cost", "settings"}, name
+        build(load_recipe(name))
