@@ -36,7 +36,7 @@ demo: .venv/.installed  ## train on the embedded default, measure it, let it tal
 	@rm -rf runs/demo
 	$(BIN)/glassformer train --recipe pydocs --out runs/demo
 	$(BIN)/glassformer eval runs/demo
-	$(BIN)/glassformer generate runs/demo "The \"if\" statement" --tokens 120 --seed 1
+	$(BIN)/glassformer generate runs/demo "The \"if\" statement" --tokens 120 --seed 2
 
 test: .venv/.installed-dev  ## the tests
 	$(BIN)/python -m pytest -n 2

@@ -105,6 +105,11 @@ def train(
             display.note(reason)
     else:
         config = build(merge(given, {"model": {"vocab": len(tokenizer)}}))
+        m, t = config.model, config.training
+        display.note(
+            f"Recipe {recipe}: {m.layers} layers, {m.heads} heads, width {m.width}; "
+            f"{t.steps} steps of {t.batch} × {m.context} tokens with {t.optimizer}."
+        )
     require(shards, "train", config.model.context + 2, corpus.name)
     compiled = compile_pays(config.training, device, lambda: measure_step(config, device))
     config.training.compile = "on" if compiled else "off"
@@ -220,11 +225,11 @@ def _tokenizer(corpus: Corpus, given: Settings, base: Run | None) -> tuple[Token
     automatic, why = choose_tokenizer(corpus.bytes("train"), len(set(sample)))
     if asked:
         automatic = automatic if asked.get("kind", automatic["kind"]) == automatic["kind"] else {}
-        why = "the tokenizer you chose"
+        why = ""
     settings = build({"tokenizer": {**automatic, **asked}}).tokenizer
     texts = corpus.texts(limit=TOKENIZER_SAMPLE)
     tokenizer = train_tokenizer(settings.kind, texts, settings.vocab, settings.pattern)
-    return tokenizer, settings.model_dump(), why
+    return tokenizer, settings.model_dump(), why or f"{settings.kind} with {len(tokenizer)} entries"
 
 
 def _validate(model: torch.nn.Module, tokens: Tokens, context: int) -> dict[str, float]:

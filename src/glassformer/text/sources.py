@@ -128,7 +128,7 @@ def own_corpus(source: str, valid: float, test: float) -> Corpus:
     warnings: list[str] = []
     if source == "-":
         paths = [_spool_standard_input()]
-        names = ["standard input"]
+        names = [paths[0].name]
     else:
         root = Path(source).expanduser()
         paths = _files_under(root)

@@ -16,10 +16,10 @@ from glassformer.errors import UsageError
 if TYPE_CHECKING:
     from glassformer.config import TrainingConfig
 
-# What torch.compile costs before it gives anything, and what it gives, on the models of the recipes.
-# Measured on two CPU cores and on one data-centre GPU; see docs/log.md.
-COMPILE_SECONDS = {"cpu": 60.0, "cuda": 45.0}
-COMPILE_GAIN = {"cpu": 0.15, "cuda": 0.40}
+# What torch.compile costs before it gives anything, and the share of a step that it saves: cautious figures
+# from the measurements in docs/log.md.
+COMPILE_SECONDS = {"cpu": 35.0, "cuda": 25.0}
+COMPILE_GAIN = {"cpu": 0.08, "cuda": 0.20}
 
 
 def choose_device(name: str = "auto") -> torch.device:

@@ -41,8 +41,8 @@ def plot_losses(metrics: Path, title: str) -> list[Path]:
 
 
 def _smooth(values: tuple[float, ...]) -> list[float]:
-    """A running mean over a fiftieth of the curve, corrected for its start."""
-    keep = 1 - 1 / max(2, len(values) / 50)
+    """A running mean over a hundredth of the curve, corrected for its start."""
+    keep = 1 - 1 / max(2, len(values) / 100)
     out: list[float] = []
     total = weight = 0.0
     for value in values:
