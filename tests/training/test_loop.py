@@ -81,11 +81,12 @@ def test_accumulating_equals_the_full_batch(tmp_path: Path) -> None:
         config = configure(accumulate=accumulate, optimizer="sgd", lr=0.1)
         config.model.dropout = 0.0
         trainer = make_trainer(tmp_path / str(accumulate), config)
+        trainer.model.double()
         trainer.run()
         results.append(weights(trainer))
     for other in results[1:]:
         for name, expected in results[0].items():
-            torch.testing.assert_close(other[name], expected, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(other[name], expected, rtol=1e-9, atol=1e-11)
 
 
 def test_the_loss_falls(tmp_path: Path) -> None:

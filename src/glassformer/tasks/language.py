@@ -33,7 +33,9 @@ class LanguageModelling:
 
 
 def next_token_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-    """−log softmax(logits)[target], summed over all positions, in float32 whatever the logits are in."""
+    """−log softmax(logits)[target], summed over all positions; half-precision logits are widened first."""
+    if logits.dtype in (torch.bfloat16, torch.float16):
+        logits = logits.float()
     return F.cross_entropy(
-        logits.flatten(0, -2).float(), targets.flatten(), reduction="sum", label_smoothing=smoothing
+        logits.flatten(0, -2), targets.flatten(), reduction="sum", label_smoothing=smoothing
     )
