@@ -12,7 +12,8 @@ from glassformer.evaluation.likelihood import evaluate_likelihood
 from glassformer.files import write_atomically, writing
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import stream_text
-from glassformer.models.transformer import Decoder, parameter_count
+from glassformer.models.model import parameter_count
+from glassformer.models.transformer import Decoder
 from glassformer.run import Run
 from glassformer.settings import load_config, load_recipe, merge, save_config
 from glassformer.sizing import choose_model, choose_tokenizer, measure_step
@@ -77,9 +78,10 @@ def train(
     if corpus.path is not None:
         data["source"] = str(corpus.path)  # so that it is found again from any folder
     given = merge(given, {"data": data})
+    device = choose_device(given.get("training", {}).get("device", "auto"))
     if corpus.bytes("train") > 10_000_000:
         display.note(f"Learning the vocabulary from {min(TOKENIZER_SAMPLE, corpus.bytes('train')):,} bytes …")
-    tokenizer, chosen, why = _tokenizer(corpus, given, base)
+    tokenizer, chosen, why = _tokenizer(corpus, given, base, device)
     given = merge(given, {"tokenizer": chosen})
     with display.reading(corpus) as advance:
         shards = open_shards(tokenize(corpus, tokenizer, advance))
@@ -88,7 +90,6 @@ def train(
         f"Text: {corpus.name}, {corpus.bytes('train') / 1e6:.2f} MB to train on ({corpus.rule}); {why}."
     )
 
-    device = choose_device(given.get("training", {}).get("device", "auto"))
     context = given.get("model", {}).get("context", 0)
     train_tokens = require(shards, "train", max(LEAST_TOKENS, context + 2), corpus.name)
     valid_tokens = require(shards, "valid", 2, corpus.name)
@@ -149,8 +150,8 @@ def _fit(
     frozen = freeze(model, config.training.freeze) if config.training.freeze else 0
     task = LanguageModelling(shards["train"], config.model.context, config.training.seed)
     hooks = Hooks(
-        evaluate=lambda m: _validate(m, shards["valid"], config.model.context),
-        sample=lambda m: _sample(m, tokenizer, config),
+        evaluate=lambda: _validate(model, shards["valid"], config.model.context),
+        sample=lambda: _sample(model, tokenizer, config),
         display=display,
     )
     trainer = Trainer(model, task, config.training, folder, hooks, device=device, width=config.model.width)
@@ -211,7 +212,9 @@ def _resume(folder: Path, given: Settings, display: Display) -> Run:
     return _fit(folder, config, tokenizer, shards, device, display, base, checkpoint)
 
 
-def _tokenizer(corpus: Corpus, given: Settings, base: Run | None) -> tuple[Tokenizer, dict[str, Any], str]:
+def _tokenizer(
+    corpus: Corpus, given: Settings, base: Run | None, device: torch.device
+) -> tuple[Tokenizer, dict[str, Any], str]:
     """The tokenizer of a run: another's, a file's, or a new one; with its settings and the reason."""
     asked: dict[str, Any] = given.get("tokenizer", {})
     if base is not None:
@@ -222,7 +225,8 @@ def _tokenizer(corpus: Corpus, given: Settings, base: Run | None) -> tuple[Token
         chosen = {**asked, "kind": tokenizer.kind, "vocab": len(tokenizer)}
         return tokenizer, chosen, f"the tokenizer of {asked['file']}"
     sample = next(corpus.texts(), "")
-    automatic, why = choose_tokenizer(corpus.bytes("train"), len(set(sample)))
+    minutes = given.get("training", {}).get("minutes", 0.0)
+    automatic, why = choose_tokenizer(corpus.bytes("train"), len(set(sample)), device, minutes)
     if asked:
         automatic = automatic if asked.get("kind", automatic["kind"]) == automatic["kind"] else {}
         why = ""
@@ -232,7 +236,7 @@ def _tokenizer(corpus: Corpus, given: Settings, base: Run | None) -> tuple[Token
     return tokenizer, settings.model_dump(), why or f"{settings.kind} with {len(tokenizer)} entries"
 
 
-def _validate(model: torch.nn.Module, tokens: Tokens, context: int) -> dict[str, float]:
+def _validate(model: Decoder, tokens: Tokens, context: int) -> dict[str, float]:
     result = evaluate_likelihood(model, tokens, "valid", window=context)
     return {
         "loss": result.loss,
@@ -241,7 +245,7 @@ def _validate(model: torch.nn.Module, tokens: Tokens, context: int) -> dict[str,
     }
 
 
-def _sample(model: torch.nn.Module, tokenizer: Tokenizer, config: Config) -> str:
+def _sample(model: Decoder, tokenizer: Tokenizer, config: Config) -> str:
     """A short text by the model as it is now; the same seed each time, so that progress shows."""
     prompt = config.training.sample_prompt
     sampler = Sampler(temperature=0.8, seed=config.training.seed)

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from glassformer.config import Config, Settings, build
-from glassformer.models.transformer import Decoder, parameter_count
+from glassformer.models.model import parameter_count
+from glassformer.models.transformer import Decoder
 from glassformer.settings import merge
 from glassformer.tasks.language import next_token_loss
 from glassformer.training.device import Precision
@@ -32,15 +33,24 @@ VOCABULARIES = [  # bytes of text below which a BPE vocabulary of so many entrie
     (40_000_000, 4096),
     (400_000_000, 16384),
 ]
+CPU_VOCABULARY = 4096
 
 
-def choose_tokenizer(train_bytes: int, characters: int) -> tuple[dict[str, Any], str]:
+def choose_tokenizer(
+    train_bytes: int, characters: int, device: torch.device, minutes: float = 0.0
+) -> tuple[dict[str, Any], str]:
     """Kind and vocabulary, and why. `characters`: how many different ones a sample of the text has."""
     if train_bytes < 400_000 and characters <= 256:
         why = f"characters, since {_size(train_bytes)} teach few longer pieces"
         return {"kind": "char", "vocab": 512}, why
     vocab = next((v for limit, v in VOCABULARIES if train_bytes < limit), 32768)
-    return {"kind": "bpe", "vocab": vocab}, f"BPE with {vocab} entries, fit for {_size(train_bytes)} of text"
+    why = f"BPE with {vocab} entries, fit for {_size(train_bytes)} of text"
+    if device.type == "cpu" and vocab > CPU_VOCABULARY and minutes < 60:
+        vocab = (
+            CPU_VOCABULARY  # a score for every entry at every position is the dearest part of a small model
+        )
+        why = f"BPE with {vocab} entries, as many as a CPU can afford in minutes"
+    return {"kind": "bpe", "vocab": vocab}, why
 
 
 @dataclass

@@ -12,8 +12,9 @@ from glassformer.config import ModelConfig, build
 from glassformer.errors import UsageError
 from glassformer.models.block import PLACEMENTS
 from glassformer.models.layers import LayerNorm, RMSNorm, make_mlp
+from glassformer.models.model import parameter_count
 from glassformer.models.tap import Record
-from glassformer.models.transformer import Decoder, parameter_count
+from glassformer.models.transformer import Decoder
 from tests.conftest import tiny_config, tiny_model
 
 VARIANTS = [

@@ -35,7 +35,17 @@ def untapped() -> Iterator[ModuleType]:
     try:
         for name in saved:
             del sys.modules[name]
-        for stem in ("tap", "cache", "position", "attention", "layers", "block", "init", "transformer"):
+        for stem in (
+            "tap",
+            "cache",
+            "model",
+            "position",
+            "attention",
+            "layers",
+            "block",
+            "init",
+            "transformer",
+        ):
             name = f"glassformer.models.{stem}"
             tree = ast.parse((folder / f"{stem}.py").read_text())
             stripped = ast.fix_missing_locations(WithoutTaps().visit(tree))

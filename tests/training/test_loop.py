@@ -138,10 +138,10 @@ def test_best_and_last_are_kept_and_patience_ends(tmp_path: Path) -> None:
     config = configure(steps=100, eval_every=2, patience=2)
     best: dict[str, torch.Tensor] = {}
 
-    def evaluate(model: torch.nn.Module) -> dict[str, float]:
+    def evaluate() -> dict[str, float]:
         loss = next(losses)
         if loss == 2.0:
-            best.update({n: p.detach().clone() for n, p in model.state_dict().items()})
+            best.update({n: p.detach().clone() for n, p in trainer.model.state_dict().items()})
         return {"loss": loss, "perplexity": 1.0, "bits_per_byte": 1.0}
 
     trainer = make_trainer(tmp_path, config, evaluate)

@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
-from torch import nn
 
+from glassformer.models.model import LanguageModel
 from glassformer.tasks.language import next_token_loss
 from glassformer.text.shards import Tokens
 
-BATCH_TOKENS = 16384  # tokens scored at once
+BATCH_LOGITS = 1 << 25  # scores held at once: 128 MB
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Likelihood:
 
 @torch.no_grad()
 def evaluate_likelihood(
-    model: nn.Module,
+    model: LanguageModel,
     tokens: Tokens,
     split: str,
     *,
@@ -54,7 +54,7 @@ def evaluate_likelihood(
     model.eval()
     predicted = len(tokens) - 1
     nats = 0.0
-    per_batch = max(1, BATCH_TOKENS // window)
+    per_batch = max(1, BATCH_LOGITS // (window * model.vocab))
     starts = np.arange(0, predicted, stride)
     begins = np.maximum(0, starts + stride - window)  # the last `stride` targets of a window are the new ones
     for i in range(0, len(starts), per_batch):

@@ -8,17 +8,18 @@ Letters: B sequences, T tokens, V vocabulary.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from glassformer.models.model import LanguageModel
 
 Choose = Callable[[Tensor], Tensor]
 
 
 @torch.no_grad()
 def generate(
-    model: nn.Module, prompt: Tensor, tokens: int, choose: Choose, *, cached: bool = True
+    model: LanguageModel, prompt: Tensor, tokens: int, choose: Choose, *, cached: bool = True
 ) -> Iterator[Tensor]:
     """Yield the next token of each sequence, (B), `tokens` times. `prompt` is (B, T) with T ≥ 1."""
     training = model.training
@@ -31,7 +32,7 @@ def generate(
         model.train(training)
 
 
-def _with_cache(model: Any, seen: Tensor, choose: Choose) -> Iterator[Tensor]:
+def _with_cache(model: LanguageModel, seen: Tensor, choose: Choose) -> Iterator[Tensor]:
     seen = _fit(seen, model.context)
     while True:
         cache = model.new_cache(len(seen))
@@ -44,7 +45,7 @@ def _with_cache(model: Any, seen: Tensor, choose: Choose) -> Iterator[Tensor]:
         seen = _fit(seen, model.context)
 
 
-def _without_cache(model: Any, seen: Tensor, choose: Choose) -> Iterator[Tensor]:
+def _without_cache(model: LanguageModel, seen: Tensor, choose: Choose) -> Iterator[Tensor]:
     """The plain way, and the oracle of the other."""
     seen = _fit(seen, model.context)
     while True:

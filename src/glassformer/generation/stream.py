@@ -4,15 +4,15 @@ import codecs
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch import nn
 
 from glassformer.errors import UsageError
 from glassformer.generation.engine import Choose, generate
+from glassformer.models.model import LanguageModel
 from glassformer.text.tokenizer import Tokenizer
 
 
 def stream_text(
-    model: nn.Module,
+    model: LanguageModel,
     tokenizer: Tokenizer,
     prompt: str,
     tokens: int,

@@ -14,6 +14,7 @@ from glassformer.models.block import PLACEMENTS, Block, add, replace
 from glassformer.models.cache import Cache
 from glassformer.models.init import initialise
 from glassformer.models.layers import NORMS, make_mlp
+from glassformer.models.model import LanguageModel
 from glassformer.models.position import Position, make_position
 from glassformer.models.tap import Tap, inside, off
 
@@ -48,13 +49,13 @@ class Stack(nn.Module):
         return tap("final", self.norm(x))
 
 
-class Decoder(nn.Module):
+class Decoder(LanguageModel):
     """The decoder-only language model: a stack under a causal mask, and a score for every next token."""
 
     def __init__(self, config: "ModelConfig"):
         super().__init__()
         self.config = config
-        self.context = config.context
+        self.context, self.vocab = config.context, config.vocab
         self.mask = Mask(causal=True, window=config.window)
         self.stack = Stack(config)
         self.unembedding = nn.Linear(config.width, config.vocab, bias=False)
@@ -65,12 +66,10 @@ class Decoder(nn.Module):
             nn.init.zeros_(self.unembedding.weight)  # the first prediction is the uniform one
 
     def forward(self, ids: Tensor, cache: Cache | None = None, tap: Tap = off) -> Tensor:
-        """Logits (B, T, V) of the token that follows each of ids (B, T)."""
         x = self.stack(ids, self.mask, cache, tap)
         return tap("logits", self.unembedding(x))
 
     def new_cache(self, batch: int, capacity: int | None = None) -> Cache:
-        """An empty key-value cache for `batch` sequences."""
         c = self.config
         widths = (c.head_width, c.value_width)
         like = self.stack.embedding.weight
@@ -100,8 +99,3 @@ def make_norm(config: "ModelConfig") -> nn.Module:
     if config.placement == "none":
         return nn.Identity()
     return NORMS[config.norm](config.width, bias=config.bias)
-
-
-def parameter_count(model: nn.Module) -> int:
-    """Distinct trainable and frozen numbers; a tied matrix counts once."""
-    return sum(p.numel() for p in model.parameters())

@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from glassformer.errors import DivergedError, Interrupted
-from glassformer.models.transformer import parameter_count
+from glassformer.models.model import parameter_count
 from glassformer.tasks.task import Batch, Task
 from glassformer.text.order import number
 from glassformer.training.checkpoint import (
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 class Hooks:
     """What the loop asks of the world around it."""
 
-    evaluate: Callable[[nn.Module], dict[str, float]] | None  # validation: loss, perplexity, bits_per_byte
-    sample: Callable[[nn.Module], str] | None  # a text by the model as it is
+    evaluate: Callable[[], dict[str, float]] | None  # validation: loss, perplexity, bits_per_byte
+    sample: Callable[[], str] | None  # a text by the model as it is
     display: Display
 
 
@@ -113,7 +113,7 @@ class Trainer:
                     if self.hooks.evaluate and (last or progress.step % config.eval_every == 0):
                         self._evaluate(log)
                     if self.hooks.sample and config.sample_every and progress.step % config.sample_every == 0:
-                        display.sampled(progress.step, self.hooks.sample(self.model))
+                        display.sampled(progress.step, self.hooks.sample())
                     if stop.signal or last or progress.step % config.checkpoint_every == 0:
                         self._save()
                         saved = progress.step
@@ -212,7 +212,7 @@ class Trainer:
     def _evaluate(self, log: MetricsLog) -> None:
         assert self.hooks.evaluate is not None
         progress = self.progress
-        result = self.hooks.evaluate(self.model)
+        result = self.hooks.evaluate()
         record = {"step": progress.step, "split": "valid", **result}
         log.write(record)
         best = progress.best is None or result["loss"] < progress.best
