@@ -16,7 +16,7 @@ Settings = dict[str, Any]  # nested, partial: {"model": {"layers": 4}}
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class DataConfig(Section):

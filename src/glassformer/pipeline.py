@@ -83,6 +83,7 @@ def train(
         display.note(f"Learning the vocabulary from {min(TOKENIZER_SAMPLE, corpus.bytes('train')):,} bytes …")
     tokenizer, chosen, why = _tokenizer(corpus, given, base, device)
     given = merge(given, {"tokenizer": chosen})
+    given = merge(given, {"model": {"vocab": _agreed_vocab(given, tokenizer)}})
     with display.reading(corpus) as advance:
         shards = open_shards(tokenize(corpus, tokenizer, advance))
     sizes = {s: len(t) for s, t in shards.items()}
@@ -98,14 +99,13 @@ def train(
             given,
             tokens=len(train_tokens),
             valid_tokens=len(valid_tokens),
-            vocab=len(tokenizer),
             device=device,
         )
         config = sized.config
         for reason in sized.reasons:
             display.note(reason)
     else:
-        config = build(merge(given, {"model": {"vocab": len(tokenizer)}}))
+        config = build(given)
         m, t = config.model, config.training
         display.note(
             f"Recipe {recipe}: {m.layers} layers, {m.heads} heads, width {m.width}; "
@@ -114,6 +114,8 @@ def train(
     require(shards, "train", config.model.context + 2, corpus.name)
     compiled = compile_pays(config.training, device, lambda: measure_step(config, device))
     config.training.compile = "on" if compiled else "off"
+
+    model = _make_model(config, device, base)
 
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -129,25 +131,30 @@ def train(
         "init": str(base.path) if base else None,
     }
     write_atomically(folder / "data.json", json.dumps(record, indent=1))
-    return _fit(folder, config, tokenizer, shards, device, display, base)
+    return _fit(folder, config, model, tokenizer, shards, display)
+
+
+def _make_model(config: Config, device: torch.device, base: Run | None) -> Decoder:
+    """The model at its start: drawn from the seed, or another run's; frozen where asked."""
+    torch.manual_seed(config.training.seed)
+    model = Decoder(config.model).to(device)
+    if base is not None:
+        load_weights(model, base.path / "model.safetensors")
+    freeze(model, config.training.freeze)
+    return model
 
 
 def _fit(
     folder: Path,
     config: Config,
+    model: Decoder,
     tokenizer: Tokenizer,
     shards: dict[str, Tokens],
-    device: torch.device,
     display: Display,
-    base: Run | None = None,
     checkpoint: Path | None = None,
 ) -> Run:
-    """Make the model, train it, and write down how it ended."""
-    torch.manual_seed(config.training.seed)
-    model = Decoder(config.model).to(device)
-    if base is not None:
-        load_weights(model, base.path / "model.safetensors")
-    frozen = freeze(model, config.training.freeze) if config.training.freeze else 0
+    """Train the model and write down how it ended."""
+    device = next(model.parameters()).device
     task = LanguageModelling(shards["train"], config.model.context, config.training.seed)
     hooks = Hooks(
         evaluate=lambda: _validate(model, shards["valid"], config.model.context),
@@ -168,7 +175,7 @@ def _fit(
         "seconds": round(progress.seconds, 2),
         "tokens_per_second": round(progress.tokens / max(progress.seconds, 1e-9), 1),
         "parameters": parameter_count(model),
-        "frozen": frozen,
+        "frozen": sum(p.numel() for p in model.parameters() if not p.requires_grad),
         "environment": trainer.environment,
     }
     write_atomically(folder / "result.json", json.dumps(result, indent=1))
@@ -208,8 +215,8 @@ def _resume(folder: Path, given: Settings, display: Display) -> Run:
     shards = open_shards(tokenize(corpus, tokenizer))
     base = Run(recorded["init"]) if recorded.get("init") else None
     checkpoint = latest_checkpoint(folder / "checkpoints")
-    device = choose_device(config.training.device)
-    return _fit(folder, config, tokenizer, shards, device, display, base, checkpoint)
+    model = _make_model(config, choose_device(config.training.device), base)
+    return _fit(folder, config, model, tokenizer, shards, display, checkpoint)
 
 
 def _tokenizer(
@@ -234,6 +241,16 @@ def _tokenizer(
     texts = corpus.texts(limit=TOKENIZER_SAMPLE)
     tokenizer = train_tokenizer(settings.kind, texts, settings.vocab, settings.pattern)
     return tokenizer, settings.model_dump(), why or f"{settings.kind} with {len(tokenizer)} entries"
+
+
+def _agreed_vocab(given: Settings, tokenizer: Tokenizer) -> int:
+    asked = given.get("model", {}).get("vocab") or len(tokenizer)
+    if asked != len(tokenizer):
+        raise UsageError(
+            f"model.vocab {asked}: the tokenizer has {len(tokenizer)} entries. "
+            "Leave model.vocab out, and set tokenizer.vocab."
+        )
+    return asked
 
 
 def _validate(model: Decoder, tokens: Tokens, context: int) -> dict[str, float]:

@@ -59,9 +59,7 @@ class Sized:
     reasons: list[str]
 
 
-def choose_model(
-    given: Settings, *, tokens: int, valid_tokens: int, vocab: int, device: torch.device
-) -> Sized:
+def choose_model(given: Settings, *, tokens: int, valid_tokens: int, device: torch.device) -> Sized:
     """All sizes that `given` leaves open, and two lines on why."""
     training: dict[str, Any] = given.get("training", {})
     minutes = training.get("minutes") or MINUTES.get(device.type, 4.0)
@@ -77,7 +75,7 @@ def choose_model(
     chosen: Settings = {
         "model": {"layers": layers, "width": width, "heads": max(1, width // HEAD_WIDTH), "context": context},
     }
-    chosen = merge(chosen, given, {"model": {"vocab": vocab}})
+    chosen = merge(chosen, given)
     context = chosen["model"]["context"]
     batch = training.get("batch") or max(8, per_step // context)
     accumulate = training.get("accumulate", 1)

@@ -21,8 +21,7 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from glassformer.errors import DivergedError, Interrupted
-from glassformer.models.model import parameter_count
+from glassformer.errors import DivergedError, Interrupted, UsageError, closest
 from glassformer.tasks.task import Batch, Task
 from glassformer.text.order import number
 from glassformer.training.checkpoint import (
@@ -242,10 +241,8 @@ class Trainer:
         )
 
 
-def freeze(model: nn.Module, prefixes: list[str]) -> int:
-    """Switch off training for the parameters under the given prefixes; returns how many numbers that is."""
-    from glassformer.errors import UsageError, closest
-
+def freeze(model: nn.Module, prefixes: list[str]) -> None:
+    """Switch off training for the parameters under the given prefixes."""
     names = [name for name, _ in model.named_parameters()]
     for prefix in prefixes:
         matched = [p for name, p in model.named_parameters() if name.startswith(prefix)]
@@ -254,7 +251,5 @@ def freeze(model: nn.Module, prefixes: list[str]) -> int:
             raise UsageError(f"training.freeze: no parameter's name starts with '{prefix}'.{hint}")
         for p in matched:
             p.requires_grad_(False)
-    frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
-    if frozen == parameter_count(model):
+    if not any(p.requires_grad for p in model.parameters()):
         raise UsageError("training.freeze leaves nothing to train")
-    return frozen
