@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from glassformer.config import Config, Settings, build, check_keys, flatten
+from glassformer.config import Config, Settings, build, check_keys
 from glassformer.errors import RunError, UsageError
 from glassformer.evaluation.likelihood import evaluate_likelihood
 from glassformer.files import write_atomically, writing
@@ -15,7 +15,7 @@ from glassformer.generation.stream import stream_text
 from glassformer.models.model import parameter_count
 from glassformer.models.transformer import Decoder
 from glassformer.run import Run
-from glassformer.settings import load_config, load_recipe, merge, save_config
+from glassformer.settings import continued_config, load_recipe, merge, save_config
 from glassformer.sizing import choose_model, choose_tokenizer, measure_step
 from glassformer.tasks.language import LanguageModelling
 from glassformer.text.datasets import open_corpus
@@ -31,14 +31,6 @@ from glassformer.training.plot import plot_losses
 
 TOKENIZER_SAMPLE = 32_000_000  # bytes of text that are enough to learn a vocabulary from
 LEAST_TOKENS = 256  # of training text; below this there is nothing to learn
-MAY_CHANGE = {  # settings that a resumed run may be given anew, since the trajectory does not depend on them
-    "training.device",
-    "training.keep",
-    "training.checkpoint_every",
-    "training.sample_every",
-    "training.sample_prompt",
-    "training.tensorboard",
-}
 
 
 def train(
@@ -185,24 +177,8 @@ def _fit(
 
 
 def _resume(folder: Path, given: Settings, display: Display) -> Run:
-    """Go on with a run as it was begun; what would change its course is refused with the difference."""
-    config = load_config(folder / "config.yaml")
-    before = flatten(config.model_dump())
-    asked = flatten(given)
-    if _same_source(asked.get("data.source"), before["data.source"]):
-        asked.pop("data.source", None)
-    changes = flatten(build(merge(config.model_dump(), given)).model_dump()) if given else before
-    differing = {k: (before[k], changes[k]) for k in asked if k in before and changes[k] != before[k]}
-    refused = [f"  {k}: {a} → {b}" for k, (a, b) in differing.items() if k not in MAY_CHANGE]
-    if refused:
-        raise UsageError(
-            f"{folder} was begun with other settings, and resuming must not change them:\n"
-            + "\n".join(refused)
-            + "\nLeave them out, or start a new run with another --out."
-        )
-    for key, (_, value) in differing.items():
-        section, _, field = key.partition(".")
-        setattr(getattr(config, section), field, value)
+    """Go on with a run as it was begun, from its newest checkpoint."""
+    config = continued_config(folder, given)
     corpus = open_corpus(config.data.source, config.data.valid, config.data.test)
     recorded = json.loads((folder / "data.json").read_text(encoding="utf-8"))
     if corpus.fingerprint != recorded["text_fingerprint"]:
@@ -278,10 +254,6 @@ def _gather(source: str | None, recipe: str | None, settings: Settings | None) -
     check_keys(nested, "settings")
     given = merge(load_recipe(recipe) if recipe else {}, nested)
     return merge(given, {"data": {"source": source}}) if source else given
-
-
-def _same_source(asked: str | None, begun_with: str) -> bool:
-    return asked in (None, begun_with) or str(Path(str(asked)).expanduser().resolve()) == begun_with
 
 
 def _default_name(given: Settings) -> str:

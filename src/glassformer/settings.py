@@ -8,11 +8,20 @@ from pathlib import Path
 
 import yaml
 
-from glassformer.config import FORMAT_VERSION, SECTIONS, Config, Settings, build, check_keys
+from glassformer.config import FORMAT_VERSION, SECTIONS, Config, Settings, build, check_keys, flatten
 from glassformer.errors import RunError, UsageError, closest
 from glassformer.files import write_atomically
 
 RECIPES = Path(__file__).parent / "recipes"
+
+MAY_CHANGE = {  # settings that a resumed run may be given anew, since the trajectory does not depend on them
+    "training.device",
+    "training.keep",
+    "training.checkpoint_every",
+    "training.sample_every",
+    "training.sample_prompt",
+    "training.tensorboard",
+}
 
 
 def merge(*layers: Settings) -> Settings:
@@ -79,6 +88,34 @@ def load_config(path: Path) -> Config:
             "Open it with the version that wrote it."
         )
     return build(content, str(path))
+
+
+def continued_config(folder: Path, given: Settings) -> Config:
+    """The settings of a run that goes on; what would change its course is refused, with the difference."""
+    config = load_config(folder / "config.yaml")
+    before = flatten(config.model_dump())
+    asked = flatten(given)
+    if _same_source(asked.get("data.source"), before["data.source"]):
+        asked.pop("data.source", None)
+    if asked.get("training.compile") == "auto":  # decided when the run began
+        asked.pop("training.compile")
+    changes = flatten(build(merge(config.model_dump(), given)).model_dump()) if given else before
+    differing = {k: (before[k], changes[k]) for k in asked if k in before and changes[k] != before[k]}
+    refused = [f"  {k}: {a} → {b}" for k, (a, b) in differing.items() if k not in MAY_CHANGE]
+    if refused:
+        raise UsageError(
+            f"{folder} was begun with other settings, and resuming must not change them:\n"
+            + "\n".join(refused)
+            + "\nLeave them out, or start a new run with another --out."
+        )
+    for key, (_, value) in differing.items():
+        section, _, field = key.partition(".")
+        setattr(getattr(config, section), field, value)
+    return config
+
+
+def _same_source(asked: str | None, begun_with: str) -> bool:
+    return asked in (None, begun_with) or str(Path(str(asked)).expanduser().resolve()) == begun_with
 
 
 def _read_yaml(path: Path) -> Settings:
