@@ -160,7 +160,10 @@ def test_sizes_follow_the_text() -> None:
     assert choose_tokenizer(80_000, 3000, cpu)[0] == {"kind": "bpe", "vocab": 512}
     vocabularies = [choose_tokenizer(10**n, 500, gpu)[0]["vocab"] for n in range(5, 12)]
     assert vocabularies == sorted(vocabularies) and vocabularies[-1] == 32768
-    assert choose_tokenizer(10**9, 500, cpu)[0]["vocab"] < choose_tokenizer(10**9, 500, cpu, 120)[0]["vocab"]
+    assert (
+        choose_tokenizer(10**9, 500, cpu)[0]["vocab"]
+        < choose_tokenizer(10**9, 500, cpu, minutes=120)[0]["vocab"]
+    )
 
 
 def test_automatic_sizes_say_what_and_why(text_file: Path, tmp_path: Path) -> None:

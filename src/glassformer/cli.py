@@ -183,4 +183,4 @@ def generate(
 
 
 def main() -> None:
-    app()
+    console.run_app(app)

@@ -4,9 +4,17 @@ The descriptions here are the documentation: docs/settings.md is made from them.
 (recipes, `--set`, a run directory) is in settings.py.
 """
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from glassformer.errors import UsageError, closest
 
@@ -15,8 +23,16 @@ FORMAT_VERSION = 1
 Settings = dict[str, Any]  # nested, partial: {"model": {"layers": 4}}
 
 
+# YAML reads on and off as booleans.
+OnOff = Annotated[
+    Literal["auto", "on", "off"],
+    BeforeValidator(lambda v: {True: "on", False: "off"}[v] if isinstance(v, bool) else v),
+]
+_RULES = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = _RULES
 
 
 class DataConfig(Section):
@@ -147,23 +163,19 @@ class TrainingConfig(Section):
     precision: Literal["auto", "float32", "bf16", "fp16"] = Field(
         default="auto", description="of the arithmetic"
     )
-    compile: Literal["auto", "on", "off"] = Field(
-        default="auto", description="torch.compile; auto: when it pays"
-    )
+    compile: OnOff = Field(default="auto", description="torch.compile; auto: when it pays")
     device: str = Field(default="auto", description="cpu, cuda, cuda:1, mps; auto: the best there is")
     freeze: list[str] = Field(default=[], description="prefixes of parameters that stay as they are")
     tensorboard: bool = Field(default=False, description="also write TensorBoard files (needs the extra)")
     minutes: float = Field(
         default=0.0, ge=0, description="time that automatic sizing may plan for; 0: its default"
     )
-    seed: int = Field(default=0, ge=0, description="of initialisation, order and dropout")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="of initialisation, order and dropout")
 
     @model_validator(mode="before")
     @classmethod
     def _meant(cls, given: Settings) -> Settings:
         """`adam` means the 2017 paper's training unless told otherwise."""
-        if isinstance(given, dict) and isinstance(given.get("compile"), bool):  # as YAML reads on and off
-            given = {**given, "compile": "on" if given["compile"] else "off"}
         if isinstance(given, dict) and given.get("optimizer") == "adam":
             paper = {"beta2": 0.98, "eps": 1e-9, "schedule": "noam", "warmup": 4000}
             given = paper | given
@@ -218,9 +230,30 @@ def build(settings: Settings, where: str = "settings") -> Config:
 def check_keys(settings: Settings, where: str) -> None:
     """Refuse keys that do not exist, with the nearest that does."""
     known = known_keys()
+    for section in SECTIONS:
+        if not isinstance(settings.get(section, {}), dict):
+            raise UsageError(f"{where}: {section} holds settings; expected one of them, {section}.…=…")
     for key in flatten(settings):
         if key not in (*known, "format_version", *SECTIONS):
             raise UsageError(f"{where}: there is no setting '{key}'.{closest(key, known)}")
+
+
+def coerce(settings: Settings, where: str) -> Settings:
+    """Check each given value by itself and bring it into its type, before anything is computed from it."""
+    check_keys(settings, where)
+    clean: Settings = {k: v for k, v in settings.items() if k not in SECTIONS}
+    for section, values in ((s, v) for s, v in settings.items() if s in SECTIONS):
+        clean[section] = {}
+        for name, value in values.items():
+            field = SECTIONS[section].model_fields[name]
+            annotated: Any = Annotated  # built at run time, which type checkers do not follow
+            typed = TypeAdapter(annotated[field.annotation, field, *field.metadata], config=_RULES)
+            try:
+                clean[section][name] = typed.validate_python(value)
+            except ValidationError as error:
+                message = error.errors()[0]["msg"]
+                raise UsageError(f"{where}: {section}.{name}: {message} (given: {value!r})") from None
+    return clean
 
 
 def flatten(settings: Settings) -> dict[str, Any]:

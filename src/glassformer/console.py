@@ -33,6 +33,20 @@ def put_json(value: Any) -> None:
     put(json.dumps(value))
 
 
+def _drop_output() -> None:
+    """What could not be written must not be tried again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def run_app(app: Callable[[], Any]) -> None:
+    try:
+        app()
+    except OSError as error:
+        _drop_output()
+        note(f"Error: {error}")
+        sys.exit(1)
+
+
 def command(function: F) -> F:
     """A command whose user errors are one clear message and an exit code, never a traceback."""
     import typer
@@ -49,7 +63,11 @@ def command(function: F) -> F:
             note("\nStopped; nothing was left half done.")
             raise typer.Exit(130) from None
         except BrokenPipeError:  # the reader of our output has gone
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
             raise typer.Exit(0) from None
+        except OSError as error:
+            _drop_output()
+            note(f"Error: {error}")
+            raise typer.Exit(1) from None
 
     return wrapped  # type: ignore[return-value]

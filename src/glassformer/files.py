@@ -34,11 +34,13 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _REASONS:
+        short_write = error.errno is None and "requested" in str(error)  # how NumPy tells of a full disk
+        reason = _REASONS.get(errno.ENOSPC if short_write else error.errno or 0)
+        if reason is None:
             raise
         raise DiskError(
-            f"{path} could not be written: {_REASONS[error.errno]}. What was saved before is untouched; "
-            "make room or choose another place, then run the same command again."
+            f"{path} could not be written: {reason}. What was saved before is untouched; make room or choose "
+            "another place, then run the same command again (a run that has begun: with --resume)."
         ) from error
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from glassformer.config import Config, Settings, build, check_keys
+from glassformer.config import Config, Settings, build, coerce
 from glassformer.errors import RunError, UsageError
 from glassformer.evaluation.likelihood import evaluate_likelihood
 from glassformer.files import write_atomically, writing
@@ -24,7 +24,7 @@ from glassformer.text.shards import Tokens, open_shards, require, tokenize, toke
 from glassformer.text.sources import Corpus
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.checkpoint import latest_checkpoint, load_weights
-from glassformer.training.device import choose_device, compile_pays
+from glassformer.training.device import Precision, choose_device, compile_pays
 from glassformer.training.display import Display, Silent
 from glassformer.training.loop import Hooks, Trainer, freeze
 from glassformer.training.plot import plot_losses
@@ -53,6 +53,8 @@ def train(
     folder = Path(out) if out else Path("runs") / _default_name(given)
     if resume and (folder / "config.yaml").is_file():
         return _resume(folder, given, display)
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file; a run needs a folder. Choose another --out.")
     if folder.exists() and any(folder.iterdir()):
         raise RunError(
             f"{folder} exists already. Continue it with --resume, choose another --out, or remove it."
@@ -106,12 +108,12 @@ def train(
     require(shards, "train", config.model.context + 2, corpus.name)
     compiled = compile_pays(config.training, device, lambda: measure_step(config, device))
     config.training.compile = "on" if compiled else "off"
+    config.training.precision = Precision.choose(config.training.precision, device).name
 
     model = _make_model(config, device, base)
 
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    save_config(config, folder / "config.yaml")
     tokenizer.save(folder / "tokenizer.json")
     record = {
         "source": corpus.name,
@@ -120,9 +122,10 @@ def train(
         "tokenizer_fingerprint": tokenizer_fingerprint(tokenizer),
         "tokens": sizes,
         "bytes": {s: corpus.bytes(s) for s in corpus.splits},
-        "init": str(base.path) if base else None,
+        "init": str(base.path.resolve()) if base else None,
     }
     write_atomically(folder / "data.json", json.dumps(record, indent=1))
+    save_config(config, folder / "config.yaml")  # last: it is what makes the folder a run
     return _fit(folder, config, model, tokenizer, shards, display)
 
 
@@ -189,8 +192,8 @@ def _resume(folder: Path, given: Settings, display: Display) -> Run:
         )
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     shards = open_shards(tokenize(corpus, tokenizer))
-    base = Run(recorded["init"]) if recorded.get("init") else None
     checkpoint = latest_checkpoint(folder / "checkpoints")
+    base = Run(recorded["init"]) if recorded.get("init") and checkpoint is None else None
     model = _make_model(config, choose_device(config.training.device), base)
     return _fit(folder, config, model, tokenizer, shards, display, checkpoint)
 
@@ -201,17 +204,20 @@ def _tokenizer(
     """The tokenizer of a run: another's, a file's, or a new one; with its settings and the reason."""
     asked: dict[str, Any] = given.get("tokenizer", {})
     if base is not None:
+        if asked:
+            raise UsageError("a run that starts from another one has its tokenizer: leave tokenizer.… out")
         settings = base.config.tokenizer.model_dump()
         return base.tokenizer, settings, f"the tokenizer of {base.path}"
     if asked.get("file"):
         tokenizer = load_tokenizer(asked["file"])
         chosen = {**asked, "kind": tokenizer.kind, "vocab": len(tokenizer)}
         return tokenizer, chosen, f"the tokenizer of {asked['file']}"
-    sample = next(corpus.texts(), "")
+    characters = len(set().union(*corpus.texts(limit=1_000_000)))
     minutes = given.get("training", {}).get("minutes", 0.0)
-    automatic, why = choose_tokenizer(corpus.bytes("train"), len(set(sample)), device, minutes)
+    automatic, why = choose_tokenizer(
+        corpus.bytes("train"), characters, device, minutes=minutes, kind=asked.get("kind")
+    )
     if asked:
-        automatic = automatic if asked.get("kind", automatic["kind"]) == automatic["kind"] else {}
         why = ""
     settings = build({"tokenizer": {**automatic, **asked}}).tokenizer
     texts = corpus.texts(limit=TOKENIZER_SAMPLE)
@@ -251,8 +257,14 @@ def _gather(source: str | None, recipe: str | None, settings: Settings | None) -
     for key, value in (settings or {}).items():
         section, dot, field = key.partition(".")
         nested = merge(nested, {section: {field: value}} if dot else {key: value})
-    check_keys(nested, "settings")
-    given = merge(load_recipe(recipe) if recipe else {}, nested)
+    nested = coerce(nested, "settings")
+    tested = load_recipe(recipe) if recipe else {}
+    own: Settings = nested.get("training", {})
+    if "optimizer" in own or own.get("schedule") == "noam":  # what was tuned for another does not carry over
+        tuned = {"lr", "schedule", "warmup", "beta1", "beta2", "eps"}
+        kept = {k: v for k, v in tested.get("training", {}).items() if k not in tuned}
+        tested = {**tested, "training": kept}
+    given = merge(tested, nested)
     return merge(given, {"data": {"source": source}}) if source else given
 
 

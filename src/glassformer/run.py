@@ -28,7 +28,7 @@ from glassformer.settings import load_config
 from glassformer.text.datasets import open_corpus
 from glassformer.text.load import load_tokenizer
 from glassformer.text.shards import Tokens, open_shards, require, tokenize
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.tokenizer import UNKNOWN, Tokenizer, Vocabulary
 from glassformer.training.checkpoint import load_weights
 from glassformer.training.device import choose_device
 
@@ -108,11 +108,19 @@ class Run:
         trained_on = self.data.get("text_fingerprint")
         if data is None and trained_on not in (None, corpus.fingerprint):
             warn(f"{settings.source} has changed since this run was trained on it; the splits may differ")
-        if data is not None and Path(data).expanduser().exists():
+        if data is not None and corpus.path is not None:
             corpus = corpus.whole()
             split = "all"
         splits = open_shards(tokenize(corpus, self.tokenizer))
-        return require(splits, split, 2, data or settings.source), split
+        tokens = require(splits, split, 2, data or settings.source)
+        if isinstance(self.tokenizer, Vocabulary):
+            unknown = sum(int((part == self.tokenizer.unknown).sum()) for part in tokens.arrays)
+            if unknown:
+                warn(
+                    f"{unknown / len(tokens):.2%} of the tokens are {UNKNOWN}, which says less than the text "
+                    "it stands for: bits per byte is not comparable with that of a lossless tokenizer"
+                )
+        return tokens, split
 
     def stream(
         self, prompt: str = "", tokens: int = 200, *, sampler: Sampler | None = None, **options: Any

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import yaml
 
-from glassformer.config import FORMAT_VERSION, SECTIONS, Config, Settings, build, check_keys, flatten
+from glassformer.config import FORMAT_VERSION, SECTIONS, Config, Settings, build, coerce, flatten
 from glassformer.errors import RunError, UsageError, closest
 from glassformer.files import write_atomically
 
 RECIPES = Path(__file__).parent / "recipes"
 
-MAY_CHANGE = {  # settings that a resumed run may be given anew, since the trajectory does not depend on them
+# What a resumed run may be given anew: its course does not depend on it (on the device it does; that is said).
+MAY_CHANGE = {
     "training.device",
     "training.keep",
     "training.checkpoint_every",
@@ -49,8 +50,7 @@ def parse_overrides(pairs: list[str]) -> Settings:
         except yaml.YAMLError:
             parsed = value
         settings = merge(settings, {section: {field: parsed}} if dot else {section: parsed})
-    check_keys(settings, "--set")
-    return settings
+    return coerce(settings, "--set")
 
 
 def recipe_names() -> list[str]:
@@ -69,9 +69,10 @@ def load_recipe(name: str) -> Settings:
                 "or give the path of a YAML file."
             )
     content = _read_yaml(path)
-    settings = content.get("settings", content)
-    check_keys(settings, f"recipe {name}")
-    return settings
+    settings = content.get("settings", content) or {}
+    if not isinstance(settings, dict):
+        raise UsageError(f"recipe {name}: expected settings such as `model: {{layers: 4}}`")
+    return coerce(settings, f"recipe {name}")
 
 
 def save_config(config: Config, path: Path) -> None:
@@ -97,8 +98,9 @@ def continued_config(folder: Path, given: Settings) -> Config:
     asked = flatten(given)
     if _same_source(asked.get("data.source"), before["data.source"]):
         asked.pop("data.source", None)
-    if asked.get("training.compile") == "auto":  # decided when the run began
-        asked.pop("training.compile")
+    for decided in ("training.compile", "training.precision"):
+        if asked.get(decided) == "auto":  # decided when the run began
+            asked.pop(decided)
     changes = flatten(build(merge(config.model_dump(), given)).model_dump()) if given else before
     differing = {k: (before[k], changes[k]) for k in asked if k in before and changes[k] != before[k]}
     refused = [f"  {k}: {a} → {b}" for k, (a, b) in differing.items() if k not in MAY_CHANGE]
@@ -115,7 +117,7 @@ def continued_config(folder: Path, given: Settings) -> Config:
 
 
 def _same_source(asked: str | None, begun_with: str) -> bool:
-    return asked in (None, begun_with) or str(Path(str(asked)).expanduser().resolve()) == begun_with
+    return asked in (None, "-", begun_with) or str(Path(str(asked)).expanduser().resolve()) == begun_with
 
 
 def _read_yaml(path: Path) -> Settings:

@@ -37,10 +37,17 @@ CPU_VOCABULARY = 4096
 
 
 def choose_tokenizer(
-    train_bytes: int, characters: int, device: torch.device, minutes: float = 0.0
+    train_bytes: int,
+    characters: int,
+    device: torch.device,
+    *,
+    minutes: float = 0.0,
+    kind: str | None = None,
 ) -> tuple[dict[str, Any], str]:
-    """Kind and vocabulary, and why. `characters`: how many different ones a sample of the text has."""
-    if train_bytes < 400_000 and characters <= 256:
+    """Kind (unless given) and vocabulary, and why. `characters`: how many different ones the text has."""
+    if kind not in (None, "bpe"):
+        return {"kind": kind}, ""
+    if kind is None and train_bytes < 400_000 and characters <= 256:
         why = f"characters, since {_size(train_bytes)} teach few longer pieces"
         return {"kind": "char", "vocab": 512}, why
     vocab = next((v for limit, v in VOCABULARIES if train_bytes < limit), 32768)
@@ -75,6 +82,12 @@ def choose_model(given: Settings, *, tokens: int, valid_tokens: int, device: tor
     chosen: Settings = {
         "model": {"layers": layers, "width": width, "heads": max(1, width // HEAD_WIDTH), "context": context},
     }
+    asked: dict[str, Any] = given.get("model", {})
+    if "width" in asked and "heads" not in asked:
+        chosen["model"]["heads"] = _heads_for(asked["width"])
+    elif "heads" in asked and "width" not in asked:
+        unit = 2 * asked["heads"]
+        chosen["model"]["width"] = max(unit, round(width / unit) * unit)
     chosen = merge(chosen, given)
     context = chosen["model"]["context"]
     batch = training.get("batch") or max(8, per_step // context)
@@ -91,13 +104,14 @@ def choose_model(given: Settings, *, tokens: int, valid_tokens: int, device: tor
         "model": {"dropout": 0.2 if epochs > 20 else 0.1 if epochs > 8 else 0.0},
         "training": {
             "steps": steps,
-            "warmup": min(100, steps // 10),
             "eval_every": max(10, steps // 12),
             "checkpoint_every": max(10, steps // 12),
             "sample_every": max(10, steps // 4),
             "patience": 4,
         },
     }
+    if training.get("optimizer") != "adam" and training.get("schedule") != "noam":  # these bring their own
+        sized["training"]["warmup"] = min(100, steps // 10)
     config = build(merge(sized, chosen))
     count = parameter_count(Decoder(config.model))
     why = "enough for the text" if wanted == 6.0 * tokens else f"what {minutes:g} minutes here can train well"
@@ -148,6 +162,12 @@ def _operations_per_second(device: torch.device) -> float:
         (a @ a)[0, 0].item()
         best = min(best, time.perf_counter() - began)
     return 0.5 * 2 * n**3 / best
+
+
+def _heads_for(width: int) -> int:
+    """As many heads as make them nearest to the usual width, and even."""
+    counts = [h for h in range(1, width + 1) if width % h == 0 and (width // h) % 2 == 0] or [1]
+    return min(counts, key=lambda h: abs(width // h - HEAD_WIDTH))
 
 
 def _size(n: int) -> str:

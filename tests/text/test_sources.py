@@ -147,7 +147,7 @@ def test_a_named_set_is_downloaded_checked_and_cached(
     dataset = DataSet(
         about="a test",
         folder="tiny",
-        url=f"{url}/set.zip",
+        urls=(f"{url}/nowhere.zip", f"{url}/set.zip"),
         files={"train": File("a.txt", None, "set/a.tokens"), "valid": File("b.txt", None, "set/b.tokens")},
         checksum="md5:" + hashlib.md5(data).hexdigest(),
         rule="as published",

@@ -195,6 +195,21 @@ def test_wrong_ids_and_wrong_files_are_refused(tokenizer: Tokenizer, tmp_path: P
             load_tokenizer(path)
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"normalizer": {"type": "NFC"}}, "a normalizer"),
+        ({"added_tokens": [{"id": 0, "content": "x", "special": False}]}, "not special"),
+        ({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True}}, "add_prefix_space"),
+    ],
+)
+def test_what_would_change_the_ids_is_refused(tmp_path: Path, change: dict, words: str) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({**BPE_420.to_json(), **change}))
+    with pytest.raises(TokenizerError, match=words):
+        load_tokenizer(path)
+
+
 def test_a_gpt2_style_file_of_hugging_face_is_read(tmp_path: Path) -> None:
     from tokenizers import models, pre_tokenizers, trainers
 

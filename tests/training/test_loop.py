@@ -133,6 +133,24 @@ def test_a_broken_weight_is_named(tmp_path: Path) -> None:
         trainer.run()
 
 
+def test_fp16_overflow_moves_no_weight_and_is_not_endless(tmp_path: Path) -> None:
+    """Also not the weights whose own gradient was sound."""
+    trainer = make_trainer(tmp_path, configure(optimizer="muon"))
+    trainer.scaler = torch.amp.GradScaler("cpu")
+    trainer._step(trainer.model)
+    before = weights(trainer)
+    scale = trainer.scaler.get_scale()
+    handle = trainer.model.stack.embedding.weight.register_hook(lambda g: g * float("inf"))  # type: ignore
+    trainer._step(trainer.model)
+    for name, expected in before.items():
+        assert torch.equal(weights(trainer)[name], expected)
+    assert trainer.scaler.get_scale() < scale
+    with pytest.raises(DivergedError, match=r"stack\.embedding\.weight"):
+        for _ in range(40):
+            trainer._step(trainer.model)
+    handle.remove()
+
+
 def test_best_and_last_are_kept_and_patience_ends(tmp_path: Path) -> None:
     losses = iter([3.0, 2.0, 2.5, 2.6, 9.9])
     config = configure(steps=100, eval_every=2, patience=2)

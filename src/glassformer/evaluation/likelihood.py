@@ -4,7 +4,7 @@ Every token of a split is predicted once. The model sees windows of `window` tok
 `stride`; with a stride shorter than the window, a window scores only the tokens that the one before it did
 not reach, so each has at least window − stride tokens before it. Perplexity depends on window, stride and
 tokenizer, and is comparable only where these agree; bits per byte divides by the bytes of the text and is
-comparable across tokenizers.
+comparable across tokenizers that lose nothing (one with an unknown word explains every such word for free).
 
 Letters: B batch, T positions, V vocabulary.
 """

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from glassformer.errors import UsageError
 
+GREEDY = 1e-5  # a temperature below this is the limit itself: the best token
+
 
 @dataclass
 class Sampler:
@@ -32,13 +34,15 @@ class Sampler:
             raise UsageError(f"temperature {self.temperature}: expected 0 (greedy) or more")
         if self.top_k is not None and self.top_k < 1:
             raise UsageError(f"top-k {self.top_k}: expected at least 1")
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise UsageError(f"seed {self.seed}: expected 0 or more, and less than 2^63")
         for name, p in (("top-p", self.top_p), ("min-p", self.min_p)):
             if p is not None and not 0 < p <= 1:
                 raise UsageError(f"{name} {p}: expected more than 0 and at most 1")
 
     def __call__(self, logits: Tensor) -> Tensor:
         """Token ids (B) for logits (B, V)."""
-        if self.temperature == 0:
+        if self.temperature < GREEDY:
             return logits.argmax(-1)
         probabilities = self.probabilities(logits)
         return torch.multinomial(probabilities, 1, generator=self._generator(logits.device)).squeeze(-1)

@@ -43,6 +43,7 @@ class Learned(Position):
 class Sinusoidal(Position):
     """The 2017 paper's: sin and cos of the position at C/2 wavelengths from 2π to 10000·2π.
 
+    The embeddings are multiplied by √C first, as in the paper, so that the table does not drown them.
     A buffer, not a parameter: it moves with the model to a device, but is neither trained nor saved.
     """
 
@@ -55,7 +56,7 @@ class Sinusoidal(Position):
         self.register_buffer("table", table.float(), persistent=False)
 
     def embed(self, x: Tensor, start: int) -> Tensor:
-        return x + self.table[start : start + x.shape[1]]
+        return x * x.shape[-1] ** 0.5 + self.table[start : start + x.shape[1]]
 
 
 class Rotary(Position):

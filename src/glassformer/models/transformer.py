@@ -27,6 +27,7 @@ class Stack(nn.Module):
 
     def __init__(self, config: "ModelConfig"):
         super().__init__()
+        self.context = config.context
         self.embedding = nn.Embedding(config.vocab, config.width)
         self.position = make_position(
             config.position,
@@ -42,6 +43,8 @@ class Stack(nn.Module):
 
     def forward(self, ids: Tensor, mask: Mask, cache: Cache | None = None, tap: Tap = off) -> Tensor:
         start = cache.length if cache is not None else 0
+        if start + ids.shape[1] > self.context:
+            raise ValueError(f"{start + ids.shape[1]} tokens are more than the context of {self.context}")
         x = self.position.embed(self.embedding(ids), start)
         x = tap("embed", self.dropout(x))
         for i, block in enumerate(self.blocks):

@@ -17,7 +17,15 @@ from pathlib import Path
 from glassformer.errors import DataError, closest
 from glassformer.files import cache_dir, write_atomically
 from glassformer.text import pydocs
-from glassformer.text.sources import Corpus, Span, divide, examine, make_corpus, own_corpus
+from glassformer.text.sources import (
+    Corpus,
+    Span,
+    character_start,
+    divide,
+    examine,
+    make_corpus,
+    own_corpus,
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class File:
 class DataSet:
     about: str
     folder: str
-    url: str
+    urls: tuple[str, ...]  # tried in turn
     files: dict[str, File]  # split → file; "all" for one that is divided here
     checksum: str = ""  # algorithm:digest of the download
     valid: float = 0.0  # share of "all" that is validation
@@ -44,7 +52,7 @@ DATASETS = {
     "shakespeare": DataSet(
         about="Tiny Shakespeare, 1.1 MB of plays",
         folder="tinyshakespeare",
-        url="https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+        urls=("https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",),
         files={"all": File("input.txt", "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed")},
         checksum="sha256:86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
         valid=0.1,
@@ -53,7 +61,10 @@ DATASETS = {
     "wikitext-2": DataSet(
         about="WikiText-2, 2 million words of Wikipedia with rare words as <unk>",
         folder="wikitext-2",
-        url="https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-2-v1.zip",
+        urls=(
+            "https://wikitext.smerity.com/wikitext-2-v1.zip",
+            "https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-2-v1.zip",
+        ),
         files={
             "train": File("train.txt", None, "wikitext-2/wiki.train.tokens"),
             "valid": File(
@@ -110,7 +121,7 @@ def _named_corpus(name: str, dataset: DataSet) -> Corpus:
             warnings.append(f"{path}: its checksum {known}; used as it is (sha256 {digest[:16]}…)")
         size = path.stat().st_size
         if split == "all":
-            cut = int(size * (1 - dataset.valid))
+            cut = character_start(Span(file.name, path, 0, size), int(size * (1 - dataset.valid)))
             splits = {"train": [Span(file.name, path, 0, cut)], "valid": [Span(file.name, path, cut, size)]}
         else:
             splits[split] = [Span(file.name, path, 0, size)]
@@ -135,16 +146,21 @@ def download(name: str, dataset: DataSet) -> None:
     """Fetch a data set into the cache; nothing is kept whose checksum is wrong."""
     folder = cache_dir("data", dataset.folder)
     by_hand = (
-        f"Fetch {dataset.url} where there is a network and put "
+        f"Fetch {dataset.urls[0]} where there is a network and put "
         f"{', '.join(f.name for f in dataset.files.values())} into {folder} "
         f"(or into a folder {dataset.folder}/ under the one that GLASSFORMER_DATA names)."
     )
-    try:
-        with urllib.request.urlopen(dataset.url, timeout=60) as answer:
-            data = answer.read()
-    except (urllib.error.URLError, OSError) as error:
-        reason = getattr(error, "reason", error)
-        raise DataError(f"the data set '{name}' could not be downloaded ({reason}). {by_hand}") from None
+    data, reasons = b"", []
+    for url in dataset.urls:
+        try:
+            request = urllib.request.Request(url, headers={"User-Agent": "glassformer"})
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                data = answer.read()
+            break
+        except (urllib.error.URLError, OSError) as error:
+            reasons.append(str(getattr(error, "reason", error)))
+    else:
+        raise DataError(f"the data set '{name}' could not be downloaded ({'; '.join(reasons)}). {by_hand}")
     algorithm, _, expected = dataset.checksum.partition(":")
     found = hashlib.new(algorithm, data).hexdigest()
     if found != expected:

@@ -7,6 +7,7 @@ from typing import Any
 
 from glassformer.errors import TokenizerError
 from glassformer.text.bpe import BPE
+from glassformer.text.hf_format import to_signs
 from glassformer.text.pairs import Pairs
 from glassformer.text.tokenizer import Byte, Char, Tokenizer, Word
 
@@ -28,24 +29,47 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     path = Path(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        _refuse_unknown_features(content)
         tokenizer = _class_of(content).from_json(content)
+        stated = {t["content"]: t["id"] for t in content["added_tokens"] if t.get("special")}
     except FileNotFoundError:
         raise TokenizerError(
             f"there is no tokenizer file '{path}'. Make one: glassformer tokenizer train TEXT --out {path}"
         ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TokenizerError(f"{path} is not a tokenizer.json that can be read: {error!r}") from None
-    stated = {t["content"]: t["id"] for t in content["added_tokens"] if t.get("special")}
     if stated != tokenizer.specials:
         raise TokenizerError(f"{path}: its special tokens do not stand at the end of the vocabulary")
     return tokenizer
+
+
+def _refuse_unknown_features(content: dict[str, Any]) -> None:
+    """What would change the ids and is not done here must not be passed over."""
+    model, pre = content["model"], content.get("pre_tokenizer") or {}
+    steps = pre.get("pretokenizers", [pre])
+    features = {
+        "a normalizer": content.get("normalizer"),
+        "add_prefix_space": any(step.get("add_prefix_space") for step in steps),
+        "ignore_merges": model.get("ignore_merges"),
+        "byte_fallback": model.get("byte_fallback"),
+        "a prefix or suffix of subwords": model.get("continuing_subword_prefix")
+        or model.get("end_of_word_suffix"),
+        "added tokens that are not special": model["type"] == "BPE"
+        and any(not t.get("special") for t in content["added_tokens"]),
+        "ids with gaps": sorted({*model["vocab"].values(), *(t["id"] for t in content["added_tokens"])})
+        != list(range(len({*model["vocab"], *(t["content"] for t in content["added_tokens"])}))),
+    }
+    found = [name for name, there in features.items() if there]
+    if found:
+        raise TokenizerError(f"this tokenizer uses {', '.join(found)}, which is not supported here")
 
 
 def _class_of(content: dict[str, Any]) -> type[Tokenizer]:
     """Which kind a document is: the model's type, and for word lists the pattern that cuts them."""
     model = content["model"]
     if model["type"] == "BPE":
-        return BPE if model["merges"] else Byte
+        plain = {to_signs(bytes([b])): b for b in range(256)}
+        return Byte if not model["merges"] and model["vocab"] == plain else BPE
     if model["type"] == "WordLevel":
         pattern = content["pre_tokenizer"]["pattern"]["Regex"]
         for kind in (Char, Word, Pairs):

@@ -3,7 +3,6 @@
 import numpy as np
 
 _ROUNDS = 4
-_MASK = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 def _mix(x: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Where text comes from: a corpus is spans of documents, sorted into train, validation and test.
 
-Nothing here holds a whole document: a corpus larger than memory is read in pieces, cut where no tokenizer of
-the project would have joined what stands on both sides.
+Nothing here holds a whole document: a corpus larger than memory is read in pieces, cut where the tokenizers
+of the project would have cut anyway (the `gpt2` pattern may cut blank lines there differently).
 """
 
 import codecs
@@ -194,6 +194,12 @@ def _line_start(span: Span, at: int) -> int:
     newline = ahead.find(b"\n")
     if 0 <= newline < len(ahead) - 1:
         return at + newline + 1
+    return character_start(span, at)
+
+
+def character_start(span: Span, at: int) -> int:
+    """The first place at or after `at` where a UTF-8 character starts."""
+    ahead = b"".join(Span(span.name, span.source, at, min(at + 4, span.end)).blocks())
     return at + next((i for i, b in enumerate(ahead) if b & 0xC0 != 0x80), len(ahead))
 
 

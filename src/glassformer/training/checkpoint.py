@@ -26,6 +26,7 @@ from torch.optim import Optimizer
 
 from glassformer.errors import RunError
 from glassformer.files import write_atomically, writing
+from glassformer.training.optim import fast_type
 
 FORMAT_VERSION = 1
 
@@ -40,15 +41,19 @@ class Progress:
     best: float | None = None  # lowest validation loss
     best_step: int = 0
     since_best: int = 0  # evaluations since then
+    skipped: int = 0  # fp16 overflows in a row
     scaler: dict[str, Any] = field(default_factory=dict)  # loss scaling under fp16
 
 
-def environment(device: torch.device, compiled: bool) -> dict[str, Any]:
+def environment(device: torch.device, compiled: bool, precision: str) -> dict[str, Any]:
     """What else bit-identical arithmetic depends on."""
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "muon": str(fast_type(device)),
+        "precision": precision,
         "threads": torch.get_num_threads(),
         "compiled": compiled,
     }
@@ -95,6 +100,8 @@ def save_checkpoint(
 ) -> Path:
     """Write one checkpoint, move the pointer, then drop the oldest beyond `keep`."""
     final = folder / f"step-{progress.step:08d}"
+    for abandoned in folder.glob(".draft-*"):  # by a process that was killed
+        shutil.rmtree(abandoned, ignore_errors=True)
     draft = folder / f".draft-{final.name}-{os.getpid()}"
     names = {id(p): n for n, p in model.named_parameters()}
     with writing(final):
@@ -113,7 +120,7 @@ def save_checkpoint(
                 "progress": asdict(progress),
                 "environment": environment,
             }
-            (draft / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
+            write_atomically(draft / "state.json", json.dumps(state, indent=1))
             if final.exists():
                 shutil.rmtree(final)
             draft.replace(final)
@@ -127,7 +134,12 @@ def save_checkpoint(
 
 def latest_checkpoint(folder: Path) -> Path | None:
     """The newest complete checkpoint, whether or not the pointer survived."""
-    complete = [p for p in sorted(folder.glob("step-*")) if (p / "state.json").is_file()]
+    parts = ("model.safetensors", "optimizer.safetensors", "state.json")
+    complete = [
+        p
+        for p in sorted(folder.glob("step-*"))
+        if all((p / part).is_file() and (p / part).stat().st_size for part in parts)
+    ]
     return complete[-1] if complete else None
 
 

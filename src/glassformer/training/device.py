@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
@@ -36,15 +36,18 @@ def choose_device(name: str = "auto") -> torch.device:
     return device
 
 
+PrecisionName = Literal["auto", "float32", "bf16", "fp16"]
+
+
 @dataclass(frozen=True)
 class Precision:
     """The type that matrix products are done in; weights and sums stay in float32."""
 
-    name: str
+    name: PrecisionName
     device: torch.device
 
     @classmethod
-    def choose(cls, name: str, device: torch.device) -> "Precision":
+    def choose(cls, name: PrecisionName, device: torch.device) -> "Precision":
         if name == "auto":
             fits = device.type == "cuda" and torch.cuda.is_bf16_supported()
             name = "bf16" if fits else "float32"
@@ -90,4 +93,7 @@ def hold_memory() -> None:
 
 def maybe_compile(model: nn.Module, on: bool) -> Callable[..., Any]:
     """The model as the training loop calls it. Weights are shared with `model` either way."""
-    return torch.compile(model) if on else model
+    if not on:
+        return model
+    torch._dynamo.config.fail_on_recompile_limit_hit = True  # else it would fall back to eager in silence
+    return torch.compile(model)

@@ -1,5 +1,6 @@
 """When training breaks: find the first tensor that went wrong and say so in words."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -24,13 +25,24 @@ class FirstBad:
         return x
 
 
-def explain(model: nn.Module, task: Task, batches: list[Batch], loss: float, norm: float) -> str:
-    """The first bad tensor of this step: a weight, a value of the forward pass, or a gradient."""
+def explain(
+    model: nn.Module,
+    task: Task,
+    batches: list[Batch],
+    loss: float,
+    norm: float,
+    seed: Callable[[int], None],
+) -> str:
+    """The first bad tensor of this step: a weight, a value of the forward pass, or a gradient.
+
+    The forward pass is run again as it was; `seed` sets the generator for a micro-batch.
+    """
     for name, p in model.named_parameters():
         if not torch.isfinite(p).all():
             return f"the weight {name} holds NaN or Inf"
     for number, batch in enumerate(batches):
         tap = FirstBad()
+        seed(number)
         with torch.no_grad():
             task.loss(model, batch, tap=tap)
         if tap.site is not None:

@@ -1,6 +1,7 @@
 """The record of a run: `metrics.jsonl`, one JSON object per line, and TensorBoard files on request."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,11 @@ from glassformer.files import write_atomically, writing
 
 
 class MetricsLog:
-    """Appends to `metrics.jsonl`. On resume, lines after the resumed step are dropped: they come again."""
+    """Appends to `metrics.jsonl`, after `step`: what was logged of later steps is dropped, it comes again."""
 
-    def __init__(self, path: Path, resumed_step: int | None = None, tensorboard: bool = False):
-        if resumed_step is not None and path.is_file():
-            kept = [line for line in read_metrics(path) if line["step"] <= resumed_step]
+    def __init__(self, path: Path, step: int = 0, tensorboard: bool = False):
+        if path.is_file():
+            kept = [line for line in read_metrics(path) if line["step"] <= step]
             write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept))
         self.path = path
         with writing(path):
@@ -31,7 +32,8 @@ class MetricsLog:
                     self._board.add_scalar(f"{prefix}/{key}", value, record["step"])
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # a write that failed has been reported already
+            self._file.close()
         if self._board is not None:
             self._board.close()
 

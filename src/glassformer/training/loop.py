@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from glassformer.config import TrainingConfig
 
 
+MOST_SKIPPED = 30  # fp16 overflows in a row that are put down to the scale of the loss
+
+
 @dataclass
 class Hooks:
     """What the loop asks of the world around it."""
@@ -73,15 +76,13 @@ class Trainer:
         self.optimizers = make_optimizers(model, config)
         self.sizes = BatchSizes(config.batch, config.batch_growth)
         self.progress = Progress()
-        self.environment = environment(device, config.compile == "on")
-        self.resumed = False
+        self.environment = environment(device, config.compile == "on", self.precision.name)
 
     def resume(self, checkpoint: Path) -> None:
         """Go on from a checkpoint. Another machine is fine, but then not bit for bit; that is said."""
         self.progress, made_in = load_checkpoint(checkpoint, self.model, self.optimizers)
         if self.scaler is not None and self.progress.scaler:
             self.scaler.load_state_dict(self.progress.scaler)
-        self.resumed = True
         changed = [
             f"{key} {made_in.get(key)} → {value}"
             for key, value in self.environment.items()
@@ -96,8 +97,7 @@ class Trainer:
         """Train to the end, or until a signal or early stopping ends it. Everything is saved either way."""
         config, progress, display = self.config, self.progress, self.hooks.display
         forward = maybe_compile(self.model, config.compile == "on")
-        resumed_at = progress.step if self.resumed else None
-        log = MetricsLog(self.folder / "metrics.jsonl", resumed_at, config.tensorboard)
+        log = MetricsLog(self.folder / "metrics.jsonl", progress.step, config.tensorboard)
         log_every = max(1, config.steps // 2000)
         display.start(progress.step, config.steps)
         saved = progress.step
@@ -117,6 +117,8 @@ class Trainer:
                         self._save()
                         saved = progress.step
                     if stop.signal:
+                        if progress.best is None:  # nothing was evaluated yet: the last is all there is
+                            save_weights(self.model, self.folder / "model.safetensors")
                         raise Interrupted(
                             f"Stopped at step {progress.step} of {config.steps}, saved in {self.folder}. "
                             "Go on with the same command and --resume.",
@@ -175,10 +177,11 @@ class Trainer:
         trained = [p for p in self.model.parameters() if p.grad is not None]
         total = get_total_norm([p.grad for p in trained if p.grad is not None])
         norm = total.item()
-        overflow = self.scaler is not None and not math.isfinite(norm)  # the scaler skips it and scales down
-        if not math.isfinite(loss) or (not math.isfinite(norm) and not overflow):
-            self._seed(0)
-            reason = explain(self.model, self.task, batches, loss, norm)
+        if self.scaler and math.isfinite(loss) and not math.isfinite(norm) and self._skip_overflow():
+            return norm
+        if not math.isfinite(loss) or not math.isfinite(norm):
+            with self.precision.context():
+                reason = explain(self.model, self.task, batches, loss, norm, self._seed)
             raise DivergedError(
                 f"Training broke at step {self.progress.step + 1}: the loss is {loss:.4g} and the gradient "
                 f"norm {norm:.4g}; {reason}. The update was not applied, and {self.folder} holds what was "
@@ -198,7 +201,20 @@ class Trainer:
         if self.scaler:
             self.scaler.update()
             self.progress.scaler = self.scaler.state_dict()
+        self.progress.skipped = 0
         return norm
+
+    def _skip_overflow(self) -> bool:
+        """fp16 gradients that overflow: no optimizer moves, the loss is scaled down. False after too many."""
+        assert self.scaler is not None
+        self.progress.skipped += 1
+        if self.progress.skipped > MOST_SKIPPED:
+            return False
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        self.scaler.update()
+        self.progress.scaler = self.scaler.state_dict()
+        return True
 
     def _batch(self, first: int, count: int) -> Batch:
         batch = self.task.batch(first, count)

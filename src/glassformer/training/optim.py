@@ -28,7 +28,7 @@ _NS = (3.4445, -4.7750, 2.0315)
 def orthogonalise(G: Tensor, rounds: int = 5) -> Tensor:
     """The nearest (semi-)orthogonal matrix to each of a stack G (n, rows, columns), approximately."""
     a, b, c = _NS
-    X = G.to(_fast_type(G.device))
+    X = G.to(fast_type(G.device))
     tall = X.shape[-2] > X.shape[-1]
     if tall:
         X = X.mT
@@ -40,7 +40,7 @@ def orthogonalise(G: Tensor, rounds: int = 5) -> Tensor:
 
 
 @cache
-def _fast_type(device: torch.device) -> torch.dtype:
+def fast_type(device: torch.device) -> torch.dtype:
     """bfloat16 where the processor multiplies it natively; the result is approximate anyway."""
     native = device.type == "cuda" or (device.type == "cpu" and torch.cpu._is_avx512_bf16_supported())
     return torch.bfloat16 if native else torch.float32
