@@ -34,7 +34,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        short_write = error.errno is None and "requested" in str(error)  # how NumPy tells of a full disk
+        # NumPy tells of a full disk in words alone.
+        short_write = error.errno is None and any(w in str(error) for w in ("requested", "free space"))
         reason = _REASONS.get(errno.ENOSPC if short_write else error.errno or 0)
         if reason is None:
             raise

@@ -14,7 +14,7 @@ from glassformer.files import write_atomically
 
 RECIPES = Path(__file__).parent / "recipes"
 
-# What a resumed run may be given anew: its course does not depend on it (on the device it does; that is said).
+# What a resumed run may be given anew, since its course does not depend on it (another device is announced).
 MAY_CHANGE = {
     "training.device",
     "training.keep",
