@@ -75,7 +75,10 @@ class Run:
     def data(self) -> dict[str, Any]:
         """What is known of the text it was trained on."""
         path = self.path / "data.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+        except (ValueError, TypeError):
+            raise RunError(f"{path} is damaged: expected a JSON object.") from None
 
     def evaluate(
         self,

@@ -30,7 +30,7 @@ class Sampler:
     _generators: dict[torch.device, torch.Generator] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if self.temperature < 0:
+        if not 0 <= self.temperature < float("inf"):
             raise UsageError(f"temperature {self.temperature}: expected 0 (greedy) or more")
         if self.top_k is not None and self.top_k < 1:
             raise UsageError(f"top-k {self.top_k}: expected at least 1")
