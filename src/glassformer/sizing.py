@@ -21,7 +21,7 @@ from glassformer.tasks.language import next_token_loss
 from glassformer.training.device import Precision
 from glassformer.training.optim import make_optimizers
 
-MINUTES = {"cpu": 4.0, "cuda": 4.0}  # what a run is planned for when nothing is said
+MINUTES = 4.0  # what a run is planned for when nothing is said
 TOKENS_PER_PARAMETER = 4
 MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned that generalises
 SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (12, 768)]  # layers, width
@@ -69,7 +69,7 @@ class Sized:
 def choose_model(given: Settings, *, tokens: int, valid_tokens: int, device: torch.device) -> Sized:
     """All sizes that `given` leaves open, and two lines on why."""
     training: dict[str, Any] = given.get("training", {})
-    minutes = training.get("minutes") or MINUTES.get(device.type, 4.0)
+    minutes = training.get("minutes") or MINUTES
     rate = _operations_per_second(device)
     operations = rate * minutes * 60
     wanted = (operations / (6 * TOKENS_PER_PARAMETER)) ** 0.5

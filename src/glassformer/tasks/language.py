@@ -3,8 +3,10 @@
 Letters: B batch, T positions, V vocabulary.
 """
 
+from collections.abc import Callable
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.models.tap import Tap, off
@@ -27,8 +29,10 @@ class LanguageModelling:
     def targets(self, batch: Batch) -> int:
         return batch["targets"].numel()
 
-    def loss(self, model: nn.Module, batch: Batch, smoothing: float = 0.0, tap: Tap = off) -> Tensor:
-        logits: Tensor = model(batch["inputs"], tap=tap)  # (B, T, V)
+    def loss(
+        self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
+    ) -> Tensor:
+        logits = model(batch["inputs"], tap=tap)  # (B, T, V)
         return next_token_loss(logits, batch["targets"], smoothing)
 
 

@@ -3,9 +3,10 @@
 The training loop knows tasks by this interface alone.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.models.tap import Tap, off
 
@@ -24,6 +25,8 @@ class Task(Protocol):
         """How many predictions the loss of a batch is a sum of."""
         ...
 
-    def loss(self, model: nn.Module, batch: Batch, smoothing: float = 0.0, tap: Tap = off) -> Tensor:
+    def loss(
+        self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
+    ) -> Tensor:
         """The sum of the losses of all targets, in nats."""
         ...

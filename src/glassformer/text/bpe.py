@@ -38,7 +38,7 @@ PATTERNS = {
 class BPE(Tokenizer):
     """Byte-level BPE: 256 bytes, then one entry per merge, then the special tokens."""
 
-    kind, lossless = "bpe", True
+    kind = "bpe"
     _cache_limit = 1 << 19  # pieces whose ids are remembered
 
     def __init__(

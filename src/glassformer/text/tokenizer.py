@@ -38,7 +38,6 @@ class Tokenizer(ABC):
     """Text to ids and back. Subclasses say how ordinary text is cut; special tokens are handled here."""
 
     kind: ClassVar[str]
-    lossless: ClassVar[bool]
     separator: ClassVar[bytes] = b""  # what decoding puts between two tokens
 
     def __init__(self, entries: Sequence[bytes], specials: Sequence[str] = (END_OF_TEXT,)):
@@ -126,7 +125,7 @@ def to_bytes(text: str | bytes) -> bytes:
 class Byte(Tokenizer):
     """The 256 bytes of UTF-8: the smallest vocabulary that can say everything."""
 
-    kind, lossless = "byte", True
+    kind = "byte"
 
     def __init__(self, specials: Sequence[str] = (END_OF_TEXT,)):
         super().__init__([bytes([b]) for b in range(256)], specials)
@@ -145,7 +144,6 @@ class Byte(Tokenizer):
 class Vocabulary(Tokenizer):
     """A fixed list of pieces found by a pattern; a piece that is not in the list becomes `<unk>`."""
 
-    lossless = False
     pattern: ClassVar[str]
     unknown_as: ClassVar[str]  # how an unknown piece shows when decoded
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -20,23 +20,11 @@ from rich.text import Text
 from glassformer.text.sources import Corpus
 
 
-class Display(Protocol):
+class Display:
+    """What a display is asked to show; this one shows nothing, and the others say only what they change."""
+
     def reading(self, corpus: Corpus) -> AbstractContextManager[Callable[[int], None]]:
         """Shows how far tokenizing a corpus has come; gives a function to call with each piece's length."""
-        ...
-
-    def start(self, step: int, steps: int) -> None: ...
-    def step(self, record: dict[str, Any]) -> None: ...
-    def evaluated(self, record: dict[str, Any], best: bool) -> None: ...
-    def sampled(self, step: int, text: str) -> None: ...
-    def note(self, text: str) -> None: ...
-    def stop(self) -> None: ...
-
-
-class Silent:
-    """Nothing at all, for use from Python."""
-
-    def reading(self, corpus: Corpus) -> AbstractContextManager[Callable[[int], None]]:
         return nullcontext(lambda _: None)
 
     def start(self, step: int, steps: int) -> None: ...
@@ -47,13 +35,17 @@ class Silent:
     def stop(self) -> None: ...
 
 
+class Silent(Display):
+    """Nothing at all, for use from Python."""
+
+
 class _Numbers(ProgressColumn):
     def render(self, task: Task) -> Text:
         record = task.fields.get("record")
         return Text(_numbers(record) if record else "")
 
 
-class Terminal:
+class Terminal(Display):
     """Live on a terminal; where standard error is a file or pipe, a line now and then."""
 
     def __init__(self, console: Console):

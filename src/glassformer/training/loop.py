@@ -146,7 +146,7 @@ class Trainer:
         for i, batch in enumerate(batches):
             self._seed(i)
             with self.precision.context():
-                loss = self.task.loss(forward, batch, config.label_smoothing) / targets  # type: ignore[arg-type]
+                loss = self.task.loss(forward, batch, config.label_smoothing) / targets
             (self.scaler.scale(loss) if self.scaler else loss).backward()
             total += loss.detach()
         factor = learning_rate_factor(config, progress.step, self.width)
