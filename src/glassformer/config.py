@@ -7,32 +7,33 @@ The descriptions here are the documentation: docs/settings.md is made from them.
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
     model_validator,
 )
 
+from glassformer.config_model import RULES, ModelConfig, Section
 from glassformer.errors import UsageError, closest
 
 FORMAT_VERSION = 1
 
 Settings = dict[str, Any]  # nested, partial: {"model": {"layers": 4}}
-
+TASKS = ("language", "masked", "classify", "tag", "translate")
+FAMILIES = {  # which models can do a task
+    "language": ("transformer", "rnn", "gru", "lstm", "window"),
+    "masked": ("transformer", "rnn", "gru", "lstm"),
+    "classify": ("transformer", "rnn", "gru", "lstm"),
+    "tag": ("transformer", "rnn", "gru", "lstm"),
+    "translate": ("transformer", "rnn", "gru", "lstm"),
+}
 
 # YAML reads on and off as booleans.
 OnOff = Annotated[
     Literal["auto", "on", "off"],
     BeforeValidator(lambda v: {True: "on", False: "off"}[v] if isinstance(v, bool) else v),
 ]
-_RULES = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-
-class Section(BaseModel):
-    model_config = _RULES
 
 
 class DataConfig(Section):
@@ -43,6 +44,10 @@ class DataConfig(Section):
     test: float = Field(
         default=0.05, ge=0, lt=0.5, description="share of your own text kept for the final test"
     )
+    target: str | None = Field(
+        default=None, description="the other language of a parallel text, line by line"
+    )
+    labels: list[str] = Field(default=[], description="names of the labels; empty: those found in the data")
 
 
 class TokenizerConfig(Section):
@@ -56,70 +61,10 @@ class TokenizerConfig(Section):
     file: str | None = Field(default=None, description="use this tokenizer.json instead of learning one")
 
 
-class ModelConfig(Section):
-    family: Literal["decoder"] = Field(default="decoder", description="the kind of model")
-    layers: int = Field(default=4, ge=1, le=10_000, description="blocks")
-    heads: int = Field(default=4, ge=1, description="attention heads per block")
-    width: int = Field(default=128, ge=1, description="width of the residual stream")
-    context: int = Field(default=128, ge=2, description="tokens seen at once")
-    vocab: int = Field(default=0, ge=0, description="vocabulary; 0: the tokenizer's")
-    kv_heads: int = Field(
-        default=0, ge=0, description="key-value heads, shared by groups of queries; 0: `heads`"
-    )
-    head_width: int = Field(default=0, ge=0, description="width of a query or key; 0: `width / heads`")
-    value_width: int = Field(default=0, ge=0, description="width of a value; 0: `head_width`")
-    hidden: int = Field(
-        default=0, ge=0, description="hidden units of the feed-forward net; 0: 4 × `width` (8/3 for swiglu)"
-    )
-    norm: Literal["layer", "rms"] = Field(default="layer", description="LayerNorm or RMSNorm")
-    placement: Literal["pre", "post", "renorm", "none"] = Field(
-        default="pre", description="where the norm stands: x+f(n(x)); n(x+f(x)); x̄+f(x̄) with x̄=n(x); nowhere"
-    )
-    activation: Literal["relu", "gelu", "gelu-tanh", "relu2", "swiglu"] = Field(
-        default="gelu", description="of the feed-forward net"
-    )
-    position: Literal["learned", "sinusoidal", "rope", "alibi", "none"] = Field(
-        default="rope", description="how the order of the tokens is known"
-    )
-    qk_norm: bool = Field(
-        default=True, description="normalise queries and keys (as `norm` says) before the scores"
-    )
-    window: int | None = Field(
-        default=None, ge=1, description="sliding window: positions a query can see back to"
-    )
-    residual: bool = Field(default=True, description="residual connections; off to see what they are for")
-    tied: bool = Field(default=False, description="one matrix for embedding and unembedding")
-    bias: bool = Field(default=False, description="biases in matrices and norms")
-    dropout: float = Field(default=0.0, ge=0, lt=1, description="share of activations dropped in training")
-    init: Literal["gpt2", "fan-in"] = Field(
-        default="fan-in", description="how weights start, see models/init.py"
-    )
-
-    @model_validator(mode="after")
-    def _fill(self) -> Self:
-        if self.head_width == 0 and self.width % self.heads:
-            raise ValueError(
-                f"model.width {self.width} cannot be shared by model.heads {self.heads}: choose a multiple, "
-                "or set model.head_width"
-            )
-        self.kv_heads = self.kv_heads or self.heads
-        self.head_width = self.head_width or self.width // self.heads
-        self.value_width = self.value_width or self.head_width
-        if not self.hidden:
-            wide = 8 * self.width / 3 if self.activation == "swiglu" else 4 * self.width
-            self.hidden = max(8, round(wide / 8) * 8)
-        if self.heads % self.kv_heads:
-            raise ValueError(
-                f"model.heads {self.heads} is not a multiple of model.kv_heads {self.kv_heads}: "
-                "each key-value head serves the same number of queries"
-            )
-        if self.position == "rope" and self.head_width % 2:
-            raise ValueError(f"rope turns pairs of features: model.head_width {self.head_width} must be even")
-        return self
-
-
 class TrainingConfig(Section):
-    steps: int = Field(default=1000, ge=1, description="updates of the weights")
+    steps: int = Field(
+        default=1000, ge=0, description="updates of the weights; 0: as many as fit into `training.minutes`"
+    )
     batch: int = Field(default=32, ge=1, description="sequences per update, over all micro-batches")
     batch_growth: dict[int, int] = Field(
         default={}, description="`{step: batch}`: larger batches from these steps on"
@@ -197,13 +142,30 @@ class TrainingConfig(Section):
 
 class Config(Section):
     format_version: int = Field(default=FORMAT_VERSION, description="of the run directory")
-    task: Literal["language"] = Field(
-        default="language", description="what is learned: `language` (modelling)"
+    task: Literal["language", "masked", "classify", "tag", "translate"] = Field(
+        default="language",
+        description="what is learned: the next token, hidden tokens, a label of a text, of each word, another language",
     )
     data: DataConfig = DataConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        """Models and tasks that do not go together."""
+        model, training = self.model, self.training
+        if model.family not in FAMILIES[self.task]:
+            raise ValueError(
+                f"model.family {model.family} cannot do the task {self.task}; "
+                f"these can: {', '.join(FAMILIES[self.task])}"
+            )
+        if self.task == "language" and model.family != "transformer" and training.batch_growth:
+            raise ValueError(
+                f"training.batch_growth: model.family {model.family} carries its state along as many streams "
+                "as the batch has rows, so their number cannot change"
+            )
+        return self
 
 
 SECTIONS: dict[str, type[Section]] = {
@@ -247,7 +209,7 @@ def coerce(settings: Settings, where: str) -> Settings:
         for name, value in values.items():
             field = SECTIONS[section].model_fields[name]
             annotated: Any = Annotated  # built at run time, which type checkers do not follow
-            typed = TypeAdapter(annotated[field.annotation, field, *field.metadata], config=_RULES)
+            typed = TypeAdapter(annotated[field.annotation, field, *field.metadata], config=RULES)
             try:
                 clean[section][name] = typed.validate_python(value)
             except ValidationError as error:

@@ -18,16 +18,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
 from glassformer.config import Config
 from glassformer.errors import RunError, UsageError
-from glassformer.evaluation.likelihood import Likelihood, evaluate_likelihood
+from glassformer.evaluation.result import Result
+from glassformer.generation.beam import beam_search
 from glassformer.generation.sampling import Sampler
-from glassformer.generation.stream import stream_text
-from glassformer.models.transformer import Decoder
+from glassformer.generation.stream import prompt_ids, stream_text
+from glassformer.jobs.find import JOBS
+from glassformer.jobs.job import Job
+from glassformer.jobs.labels import ClassifyJob, TagJob
+from glassformer.jobs.language import LanguageJob
+from glassformer.jobs.translate import TranslateJob
+from glassformer.models.make import make_model
+from glassformer.models.model import EncoderDecoder, LanguageModel
 from glassformer.settings import load_config
-from glassformer.text.datasets import open_corpus
+from glassformer.text.examples import Examples
 from glassformer.text.load import load_tokenizer
-from glassformer.text.shards import Tokens, open_shards, require, tokenize
 from glassformer.text.tokenizer import UNKNOWN, Tokenizer, Vocabulary
 from glassformer.training.checkpoint import load_weights
 from glassformer.training.device import choose_device
@@ -54,7 +63,7 @@ class Run:
         return load_tokenizer(self.path / "tokenizer.json")
 
     @cached_property
-    def model(self) -> Decoder:
+    def model(self) -> nn.Module:
         """The best model of the run, ready to use."""
         weights = self.path / "model.safetensors"
         if not weights.is_file():
@@ -62,14 +71,20 @@ class Run:
                 f"{self.path} has no model.safetensors yet: training was stopped before its first "
                 "evaluation. Go on with --resume."
             )
-        if self.config.model.vocab != len(self.tokenizer):
+        if not self.config.model.patch and self.config.model.vocab != len(self.tokenizer):
             raise RunError(
                 f"{self.path}: the model's vocabulary is {self.config.model.vocab}, "
                 f"the tokenizer's {len(self.tokenizer)}; they are not of one run."
             )
-        model = Decoder(self.config.model)
+        model = make_model(self.config.task, self.config.model)
         load_weights(model, weights)
         return model.to(self.device).eval()
+
+    @cached_property
+    def language_model(self) -> LanguageModel:
+        if not isinstance(self.model, LanguageModel):
+            raise UsageError(f"{self.path} learned to {self.config.task}; this needs a language model.")
+        return self.model
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -80,50 +95,42 @@ class Run:
         except (ValueError, TypeError):
             raise RunError(f"{path} is damaged: expected a JSON object.") from None
 
+    def job(self, data: str | None = None, warn: Warn = lambda _: None) -> Job:
+        """The run's task on its own data, or on `data`: any SOURCE; a file or folder is taken whole."""
+        kind, settings = JOBS[self.config.task], self.config.data
+        opened = kind.open(settings if data is None else settings.model_copy(update={"source": data}))
+        for warning in opened.warnings:
+            warn(warning)
+        trained_on = self.data.get("text_fingerprint")
+        if data is None and trained_on not in (None, opened.fingerprint):
+            warn(f"{settings.source} has changed since this run was trained on it; the splits may differ")
+        if data is not None and opened.path is not None:
+            opened = opened.whole()
+        return kind(opened, None if self.config.model.patch else self.tokenizer, settings)
+
     def evaluate(
         self,
         split: str = "valid",
         data: str | None = None,
-        stride: int | None = None,
         warn: Warn = lambda _: None,
-    ) -> Likelihood:
-        """Loss, perplexity and bits per byte on a whole split.
+        **options: Any,
+    ) -> Result:
+        """Measure the model on a whole split: likelihood, accuracy or BLEU, as the task has it.
 
-        `data` is any SOURCE; a file or folder named here is scored whole, whatever the split.
+        `data` is any SOURCE; a file or folder named here is scored whole, whatever the split. Options: stride
+        (language), beams and strength of the length penalty (translate).
         """
-        context = self.config.model.context
-        if stride is not None and not 1 <= stride <= context:
-            raise UsageError(f"stride {stride}: expected 1 to {context}, the model's context")
-        tokens, split = self._tokens(split, data, warn)
-        first = int(tokens.read(0, 1)[0])
-        first_bytes = (
-            0 if first in self.tokenizer.specials.values() else len(self.tokenizer.token_bytes(first))
-        )
-        return evaluate_likelihood(
-            self.model, tokens, split, window=context, stride=stride, first_bytes=first_bytes
-        )
-
-    def _tokens(self, split: str, data: str | None, warn: Warn) -> tuple[Tokens, str]:
-        settings = self.config.data
-        corpus = open_corpus(data or settings.source, settings.valid, settings.test)
-        for warning in corpus.warnings:
-            warn(warning)
-        trained_on = self.data.get("text_fingerprint")
-        if data is None and trained_on not in (None, corpus.fingerprint):
-            warn(f"{settings.source} has changed since this run was trained on it; the splits may differ")
-        if data is not None and corpus.path is not None:
-            corpus = corpus.whole()
-            split = "all"
-        splits = open_shards(tokenize(corpus, self.tokenizer))
-        tokens = require(splits, split, 2, data or settings.source)
-        if isinstance(self.tokenizer, Vocabulary):
+        job = self.job(data, warn)
+        split = "all" if "all" in job.source.splits else split
+        if isinstance(job, LanguageJob) and isinstance(self.tokenizer, Vocabulary):
+            tokens = job.tokens(split)
             unknown = sum(int((part == self.tokenizer.unknown).sum()) for part in tokens.arrays)
             if unknown:
                 warn(
                     f"{unknown / len(tokens):.2%} of the tokens are {UNKNOWN}, which says less than the text "
                     "it stands for: bits per byte is not comparable with that of a lossless tokenizer"
                 )
-        return tokens, split
+        return job.evaluate(self.model, self.config, split, **options)
 
     def stream(
         self, prompt: str = "", tokens: int = 200, *, sampler: Sampler | None = None, **options: Any
@@ -132,18 +139,83 @@ class Run:
 
         Options: n, stop, cached (see `stream_text`).
         """
-        return stream_text(self.model, self.tokenizer, prompt, tokens, sampler or Sampler(), **options)
+        model = self.language_model
+        return stream_text(model, self.tokenizer, prompt, tokens, sampler or Sampler(), **options)
 
     def generate(self, prompt: str = "", tokens: int = 200, *, n: int = 1, **options: Any) -> list[str]:
         """`n` continuations of a prompt, without the prompt.
 
-        Options: temperature, top_k, top_p, min_p, seed (see `Sampler`), stop, cached.
+        Options: temperature, top_k, top_p, min_p, seed (see `Sampler`), stop, cached; or beams and strength
+        (of the length penalty), which gives the `n` best that beam search finds.
         """
+        if "beams" in options:
+            return [text for text, _ in self.search(prompt, tokens, **options)[:n]]
         own = {k: options.pop(k) for k in ("stop", "cached") if k in options}
         texts = [""] * n
         for parts in self.stream(prompt, tokens, n=n, sampler=Sampler(**options), **own):
             texts = [text + part for text, part in zip(texts, parts, strict=True)]
         return texts
+
+    def search(
+        self, prompt: str = "", tokens: int = 200, beams: int = 4, strength: float = 0.0
+    ) -> list[tuple[str, float]]:
+        """The continuations that beam search finds, best first, each with its score."""
+        model = self.language_model
+        ids = torch.tensor([prompt_ids(self.tokenizer, prompt)], device=self.device)
+        if model.limit is not None and ids.shape[1] + tokens > model.limit:
+            raise UsageError(
+                f"beam search needs room for prompt and text at once: {ids.shape[1]} + {tokens} tokens are "
+                f"more than the context of {model.limit}. Ask for fewer tokens."
+            )
+        found = beam_search(
+            lambda new, state: model(new, state=state),
+            model.new_state(1),
+            ids,
+            beams=beams,
+            tokens=tokens,
+            end=self.tokenizer.end_of_text,
+            strength=strength,
+        )[0]
+        return [(self.tokenizer.decode(h.ids, specials=False), h.score) for h in found]
+
+    def translate(self, texts: list[str], beams: int = 4, strength: float = 0.6) -> list[str]:
+        """The best translation of each text."""
+        job = self._bare_job(TranslateJob)
+        assert isinstance(job, TranslateJob) and isinstance(self.model, EncoderDecoder)
+        found = job.translate(self.model, self.config, texts, beams=beams, strength=strength)
+        return [best[0][0] for best in found]
+
+    @torch.no_grad()
+    def classify(self, texts: list[str]) -> list[dict[str, float]]:
+        """For each text the probability of every label, the likeliest first."""
+        job = self._bare_job(ClassifyJob)
+        assert isinstance(job, ClassifyJob)
+        answers: list[dict[str, float]] = []
+        for text in texts:
+            ids = torch.from_numpy(job.encode_input(text)[: self.config.model.context])
+            shares = self.model(ids[None].to(self.device))[0].float().softmax(-1).tolist()
+            ranked = sorted(zip(job.labels, shares, strict=True), key=lambda item: -item[1])
+            answers.append(dict(ranked))
+        return answers
+
+    @torch.no_grad()
+    def tag(self, words: list[str]) -> list[str]:
+        """The tag of each word."""
+        job = self._bare_job(TagJob)
+        assert isinstance(job, TagJob)
+        ids, starts = job.encode_words(words)
+        if len(ids) > self.config.model.context:
+            raise UsageError(f"{len(ids)} tokens are more than the context of {self.config.model.context}")
+        found = self.model(torch.from_numpy(ids)[None].to(self.device))[0].argmax(-1).tolist()
+        return [job.labels[found[i]] for i in starts]
+
+    def _bare_job(self, kind: type[Job]) -> Job:
+        """The run's job without its data, for what the user brings."""
+        if self.config.task != kind.name:
+            raise UsageError(f"{self.path} learned the task {self.config.task}, not {kind.name}.")
+        if self.config.model.patch:
+            raise UsageError(f"{self.path} classifies images; there is no text to give it.")
+        return kind(Examples("given", {}, ""), self.tokenizer, self.config.data)
 
 
 def load(path: str | Path, device: str = "auto") -> Run:

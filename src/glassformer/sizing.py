@@ -3,26 +3,31 @@
 The tokenizer is chosen from the amount of text. Then the model: training for a given time on a given machine
 is a number of operations, C ≈ 6·N·D for N parameters and D tokens. In runs of minutes about four tokens per
 parameter use it best (the often-cited twenty hold for runs a million times longer), and text that is seen too
-many times teaches no more. The number of steps follows from a measurement of
-the chosen model, not from a guess. Whatever the user or a recipe has set stays as it is.
+many times teaches no more. For examples the model is a small one that sees them whole. The number of steps
+follows from a measurement of the chosen model, not from a guess. Whatever the user or a recipe has set stays.
 """
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from glassformer.config import Config, Settings, build
+from glassformer.jobs.examples import ExamplesJob
+from glassformer.jobs.job import Job
+from glassformer.jobs.language import LanguageJob
+from glassformer.models.make import make_model
 from glassformer.models.model import parameter_count
-from glassformer.models.transformer import Decoder
 from glassformer.settings import merge
-from glassformer.tasks.language import next_token_loss
-from glassformer.training.device import Precision
-from glassformer.training.optim import make_optimizers
+from glassformer.training.display import Display
+from glassformer.training.loop import Hooks, Trainer
 
 MINUTES = 4.0  # what a run is planned for when nothing is said
 TOKENS_PER_PARAMETER = 4
+EXAMPLE_EPOCHS = 20  # passes over examples that are planned at most; early stopping may end sooner
 MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned that generalises
 SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (12, 768)]  # layers, width
 HEAD_WIDTH = 32
@@ -34,6 +39,7 @@ VOCABULARIES = [  # bytes of text below which a BPE vocabulary of so many entrie
     (400_000_000, 16384),
 ]
 CPU_VOCABULARY = 4096
+SHORT = 40  # characters of a sequence that need no longer pieces
 
 
 def choose_tokenizer(
@@ -43,13 +49,19 @@ def choose_tokenizer(
     *,
     minutes: float = 0.0,
     kind: str | None = None,
+    sequence: int | None = None,
 ) -> tuple[dict[str, Any], str]:
-    """Kind (unless given) and vocabulary, and why. `characters`: how many different ones the text has."""
+    """Kind (unless given) and vocabulary, and why.
+
+    `characters`: how many different ones the text has; `sequence`: how long a usual one is, where it has any.
+    """
     if kind not in (None, "bpe"):
         return {"kind": kind}, ""
     if kind is None and train_bytes < 400_000 and characters <= 256:
         why = f"characters, since {_size(train_bytes)} teach few longer pieces"
         return {"kind": "char", "vocab": 512}, why
+    if kind is None and sequence is not None and sequence <= SHORT and characters <= 256:
+        return {"kind": "char", "vocab": 512}, "characters, since the sequences are short"
     vocab = next((v for limit, v in VOCABULARIES if train_bytes < limit), 32768)
     why = f"BPE with {vocab} entries, fit for {_size(train_bytes)} of text"
     if device.type == "cpu" and vocab > CPU_VOCABULARY and minutes < 60:
@@ -66,8 +78,16 @@ class Sized:
     reasons: list[str]
 
 
-def choose_model(given: Settings, *, tokens: int, valid_tokens: int, device: torch.device) -> Sized:
+def choose_model(given: Settings, job: Job, device: torch.device) -> Sized:
     """All sizes that `given` leaves open, and two lines on why."""
+    if isinstance(job, LanguageJob):
+        return _for_text(given, job, device)
+    assert isinstance(job, ExamplesJob)
+    return _for_examples(given, job, device)
+
+
+def _for_text(given: Settings, job: LanguageJob, device: torch.device) -> Sized:
+    tokens, valid_tokens = len(job.tokens("train")), len(job.tokens("valid"))
     training: dict[str, Any] = given.get("training", {})
     minutes = training.get("minutes") or MINUTES
     rate = _operations_per_second(device)
@@ -79,10 +99,12 @@ def choose_model(given: Settings, *, tokens: int, valid_tokens: int, device: tor
     longest = max(8, min(tokens // 8, valid_tokens - 1))
     context = min(128 if device.type == "cpu" else 256, 1 << (longest.bit_length() - 1))
     per_step = 1536 if device.type == "cpu" else 32768
+    asked: dict[str, Any] = given.get("model", {})
+    if asked.get("family", "transformer") != "transformer":
+        layers = min(layers, 2)  # the others are wide, not deep
     chosen: Settings = {
         "model": {"layers": layers, "width": width, "heads": max(1, width // HEAD_WIDTH), "context": context},
     }
-    asked: dict[str, Any] = given.get("model", {})
     if "width" in asked and "heads" not in asked:
         chosen["model"]["heads"] = _heads_for(asked["width"])
     elif "heads" in asked and "width" not in asked:
@@ -91,64 +113,96 @@ def choose_model(given: Settings, *, tokens: int, valid_tokens: int, device: tor
     chosen = merge(chosen, given)
     context = chosen["model"]["context"]
     batch = training.get("batch") or max(8, per_step // context)
+    batch = max(1, min(batch, tokens // (2 * context)))  # streams must not be shorter than a window
     accumulate = training.get("accumulate", 1)
-    batch = max(accumulate, batch // accumulate * accumulate) if "batch" not in training else batch
+    batch = (
+        max(accumulate, batch // accumulate * accumulate) if "batch" not in training else training["batch"]
+    )
     chosen = merge({"training": {"batch": batch}}, chosen)
-    trial = build(chosen)
-    seconds = measure_step(trial, device)
+    seconds = measure_step(job, build(chosen), device)
     affordable = max(50, int(minutes * 60 * 0.85 / seconds))  # the rest is evaluating and saving
     useful = max(50, MOST_EPOCHS * tokens // (batch * context))
     steps = training.get("steps") or min(affordable, useful)
     epochs = steps * batch * context / tokens
     sized: Settings = {
         "model": {"dropout": 0.2 if epochs > 20 else 0.1 if epochs > 8 else 0.0},
-        "training": {
-            "steps": steps,
-            "eval_every": max(10, steps // 12),
-            "checkpoint_every": max(10, steps // 12),
-            "sample_every": max(10, steps // 4),
-            "patience": 4,
-        },
+        "training": {"steps": steps, "sample_every": max(10, steps // 4), **_rhythm(steps, training)},
     }
-    if training.get("optimizer") != "adam" and training.get("schedule") != "noam":  # these bring their own
-        sized["training"]["warmup"] = min(100, steps // 10)
     config = build(merge(sized, chosen))
-    count = parameter_count(Decoder(config.model))
     why = "enough for the text" if wanted == 6.0 * tokens else f"what {minutes:g} minutes here can train well"
-    reasons = [
-        f"Model: {config.model.layers} layers, width {config.model.width}, {_count(count)} parameters, "
-        f"context {config.model.context}: {why}.",
-        f"Training: {config.training.steps} steps of {config.training.batch} × {config.model.context} "
-        f"tokens, {epochs:.1f} times through {_count(tokens)} tokens, dropout {config.model.dropout:g}; "
-        f"about {config.training.steps * seconds / 60:.1f} minutes at {seconds * 1000:.0f} ms a step "
-        "(--set training.minutes=30 for a better model).",
-    ]
-    return Sized(config, reasons)
+    return _explained(config, f"{epochs:.1f} times through {_count(tokens)} tokens", why, seconds)
 
 
-def measure_step(config: Config, device: torch.device, repeats: int = 3) -> float:
-    """Seconds of one training step of this configuration on made-up tokens."""
+def _for_examples(given: Settings, job: ExamplesJob, device: torch.device) -> Sized:
+    """A small model that sees all but the longest examples whole, and a number of passes that the time allows."""
+    training: dict[str, Any] = given.get("training", {})
+    minutes = training.get("minutes") or MINUTES
+    lengths = job.lengths()
+    n, longest = len(lengths), int(np.quantile(lengths, 0.995)) + 1
+    layers, width = (2, 128) if device.type == "cpu" else (4, 256)
+    context = int(lengths.max()) + 8 if longest <= 128 else min(512, longest + 8)
+    chosen: Settings = {
+        "model": {"layers": layers, "width": width, "heads": width // HEAD_WIDTH, "context": context},
+        "training": {"batch": min(64, max(8, n // 20))},
+    }
+    if "width" in given.get("model", {}) and "heads" not in given.get("model", {}):
+        chosen["model"]["heads"] = _heads_for(given["model"]["width"])
+    chosen = merge(chosen, given)
+    batch = chosen["training"]["batch"]
+    seconds = measure_step(job, build(chosen), device)
+    affordable = max(50, int(minutes * 60 * 0.85 / seconds))
+    steps = training.get("steps") or min(affordable, max(200, EXAMPLE_EPOCHS * n // batch))
+    epochs = steps * batch / n
+    sized: Settings = {
+        "model": {"dropout": 0.3 if epochs > 8 else 0.1},
+        "training": {"steps": steps, **_rhythm(steps, training)},
+    }
+    config = build(merge(sized, chosen))
+    what = f"{epochs:.1f} times through {n:,} examples"
+    return _explained(
+        config, what, f"examples of {int(np.median(lengths))} tokens, {longest} at most", seconds
+    )
+
+
+def _rhythm(steps: int, training: dict[str, Any]) -> dict[str, Any]:
+    """How often to measure and save, and how long to warm up."""
+    often = max(10, steps // 12)
+    own_schedule = training.get("optimizer") == "adam" or training.get("schedule") == "noam"
+    warmup = {} if own_schedule else {"warmup": min(100, steps // 10)}
+    return {"eval_every": often, "checkpoint_every": often, "patience": 4, **warmup}
+
+
+def _explained(config: Config, passes: str, why: str, seconds: float) -> Sized:
+    m, t = config.model, config.training
+    count = parameter_count(make_model(config.task, m))
+    return Sized(
+        config,
+        [
+            f"Model: {m.family}, {m.layers} layers, width {m.width}, {_count(count)} parameters, "
+            f"context {m.context}: {why}.",
+            f"Training: {t.steps} steps of {t.batch} × {m.context} tokens, {passes}, dropout {m.dropout:g}; "
+            f"about {t.steps * seconds / 60:.1f} minutes at {seconds * 1000:.0f} ms a step "
+            "(--set training.minutes=30 for a better model).",
+        ],
+    )
+
+
+def measure_step(job: Job, config: Config, device: torch.device, repeats: int = 5) -> float:
+    """Seconds of one training step of this configuration, by a model that is thrown away."""
     state = torch.random.get_rng_state()
-    model = Decoder(config.model).to(device)
-    optimizers = make_optimizers(model, config.training)
-    precision = Precision.choose(config.training.precision, device)
-    micro = config.training.batch // config.training.accumulate
-    ids = torch.randint(config.model.vocab, (micro, config.model.context + 1), device=device)
-    times: list[float] = []
-    for _ in range(1 + repeats):
-        began = time.perf_counter()
-        for _ in range(config.training.accumulate):
-            with precision.context():
-                loss = next_token_loss(model(ids[:, :-1]), ids[:, 1:])
-            loss.backward()
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        times.append(time.perf_counter() - began)
+    model = make_model(config.task, config.model).to(device)
+    trainer = Trainer(
+        model,
+        job.task(model, config),
+        config.training,
+        Path(),
+        Hooks(None, None, Display()),
+        device=device,
+        width=config.model.width,
+    )
+    times = [trainer.step(model)["seconds_per_step"] for _ in range(1 + repeats)]
     torch.random.set_rng_state(state)
-    return min(times[1:])
+    return float(np.median(times[1:]))
 
 
 def _operations_per_second(device: torch.device) -> float:

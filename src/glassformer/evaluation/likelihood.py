@@ -1,31 +1,35 @@
 """How well a language model predicts text: full-split loss, perplexity and bits per byte.
 
-Every token of a split is predicted once. The model sees windows of `window` tokens, each moved on by
-`stride`; with a stride shorter than the window, a window scores only the tokens that the one before it did
-not reach, so each has at least window − stride tokens before it. Perplexity depends on window, stride and
-tokenizer, and is comparable only where these agree; bits per byte divides by the bytes of the text and is
-comparable across tokenizers that lose nothing (one with an unknown word explains every such word for free).
+Every token of a split is predicted once. A model with a limit of context sees windows of `window` tokens, each
+moved on by `stride`; with a stride shorter than the window, a window scores only the tokens that the one before
+it did not reach, so each has at least window − stride tokens before it. A model without a limit reads the split
+as a few long streams and carries its state along each; a stream then is its window.
+
+Perplexity depends on window, stride and tokenizer, and is comparable only where these agree; bits per byte
+divides by the bytes of the text and is comparable across tokenizers that lose nothing (one with an unknown word
+explains every such word for free).
 
 Letters: B batch, T positions, V vocabulary.
 """
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from glassformer.evaluation.result import Result
 from glassformer.models.model import LanguageModel
-from glassformer.tasks.language import next_token_loss
+from glassformer.tasks.task import NOT_SCORED, cross_entropy
 from glassformer.text.shards import Tokens
 
 BATCH_LOGITS = 1 << 25  # scores held at once: 128 MB
+STREAM_TOKENS, MOST_STREAMS, PIECE = 8192, 16, 256
 
 
 @dataclass(frozen=True)
-class Likelihood:
-    split: str
-    loss: float  # nats per token
+class Likelihood(Result):
     perplexity: float
     bits_per_byte: float
     tokens: int  # predicted
@@ -33,11 +37,49 @@ class Likelihood:
     window: int
     stride: int
 
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
+    @property
+    def score(self) -> tuple[str, float, bool]:
+        return "bits per byte", self.bits_per_byte, False
+
+    def summary(self) -> str:
+        return f"loss {self.loss:.4f}  perplexity {self.perplexity:.2f}  {self.bits_per_byte:.4f} bits/byte"
+
+    def table(self) -> list[tuple[str, str]]:
+        return [
+            ("split", self.split),
+            ("loss", f"{self.loss:.4f} nats per token"),
+            ("perplexity", f"{self.perplexity:.3f}"),
+            ("bits per byte", f"{self.bits_per_byte:.4f}"),
+            ("tokens, bytes", f"{self.tokens:,} predicted, {self.bytes:,} of text"),
+            ("window, stride", f"{self.window:,}, {self.stride:,} tokens"),
+        ]
+
+    @classmethod
+    def from_nats(
+        cls, split: str, nats: float, tokens: int, text_bytes: int, window: int, stride: int
+    ) -> "Likelihood":
+        loss = nats / tokens
+        return cls(
+            split=split,
+            loss=loss,
+            perplexity=math.exp(min(loss, 700.0)),
+            bits_per_byte=nats / math.log(2) / max(1, text_bytes),
+            tokens=tokens,
+            bytes=text_bytes,
+            window=window,
+            stride=stride,
+        )
 
 
-@torch.no_grad()
+@dataclass(frozen=True)
+class Scored:
+    """The losses of some tokens of a split."""
+
+    index: np.ndarray  # which tokens, counted from the start of the split
+    depth: np.ndarray  # how many tokens the model had seen before each, in its window or stream
+    nats: np.ndarray
+
+
 def evaluate_likelihood(
     model: LanguageModel,
     tokens: Tokens,
@@ -48,12 +90,29 @@ def evaluate_likelihood(
     first_bytes: int = 0,
 ) -> Likelihood:
     """Score a whole split. `first_bytes`: the text bytes of its first token, which nothing predicts."""
-    stride = stride or window
-    device = next(model.parameters()).device
+    nats = sum(float(part.nats.sum(dtype=np.float64)) for part in score_tokens(model, tokens, window, stride))
+    if model.limit is None:
+        window = stride = _stream_length(len(tokens) - 1)
+    text_bytes = tokens.bytes - first_bytes
+    return Likelihood.from_nats(split, nats, len(tokens) - 1, text_bytes, window, stride or window)
+
+
+@torch.no_grad()
+def score_tokens(
+    model: LanguageModel, tokens: Tokens, window: int, stride: int | None = None
+) -> Iterator[Scored]:
+    """The loss of every token but the first, each once, in the order of reading."""
     training = model.training
     model.eval()
+    try:
+        yield from _streams(model, tokens) if model.limit is None else _windows(model, tokens, window, stride)
+    finally:
+        model.train(training)
+
+
+def _windows(model: LanguageModel, tokens: Tokens, window: int, stride: int | None) -> Iterator[Scored]:
+    stride = stride or window
     predicted = len(tokens) - 1
-    nats = 0.0
     per_batch = max(1, BATCH_LOGITS // (window * model.vocab))
     starts = np.arange(0, predicted, stride)
     begins = np.maximum(0, starts + stride - window)  # the last `stride` targets of a window are the new ones
@@ -64,24 +123,40 @@ def evaluate_likelihood(
         ]
         for length in sorted({end - begin for begin, _, end in rows}):  # one, but for the ends of the split
             same = [r for r in rows if r[2] - r[0] == length]
-            ids = torch.from_numpy(
-                np.stack([tokens.read(b, end + 1) for b, _, end in same]).astype(np.int64)
-            ).to(device)
-            logits = model(ids[:, :-1])
-            for row, (begin, start, _) in enumerate(same):
-                if start - begin:
-                    ids[row, 1 : start - begin + 1] = -100  # scored by an earlier window
-            nats += next_token_loss(logits, ids[:, 1:]).item()
-    model.train(training)
-    loss = nats / predicted
-    text_bytes = tokens.bytes - first_bytes
-    return Likelihood(
-        split=split,
-        loss=loss,
-        perplexity=math.exp(min(loss, 700.0)),
-        bits_per_byte=nats / math.log(2) / max(1, text_bytes),
-        tokens=predicted,
-        bytes=text_bytes,
-        window=window,
-        stride=stride,
-    )
+            ids = np.stack([tokens.read(b, end + 1) for b, _, end in same]).astype(np.int64)
+            losses = _losses(model, ids)
+            for row, (begin, start, end) in zip(losses, same, strict=True):
+                index = np.arange(start, end) + 1  # the others were scored by an earlier window
+                yield Scored(index, index - begin, row[start - begin :])
+
+
+def _stream_length(predicted: int) -> int:
+    return math.ceil(predicted / min(MOST_STREAMS, max(1, predicted // STREAM_TOKENS)))
+
+
+def _streams(model: LanguageModel, tokens: Tokens) -> Iterator[Scored]:
+    predicted = len(tokens) - 1
+    length = _stream_length(predicted)
+    starts = np.arange(0, predicted, length)
+    state = model.new_state(len(starts))
+    piece = max(1, min(PIECE, BATCH_LOGITS // (len(starts) * model.vocab)))
+    for at in range(0, length, piece):
+        step = min(piece, length - at)
+        rows = np.full((len(starts), step + 1), NOT_SCORED)
+        for row, start in zip(rows, starts, strict=True):
+            end = min(start + at + step + 1, min(start + length, predicted) + 1)
+            found = tokens.read(int(start) + at, int(end)) if end > start + at else ()
+            row[: len(found)] = found
+        losses = _losses(model, rows, state)
+        for row, ids, start in zip(losses, rows, starts, strict=True):
+            depth = np.arange(at, at + step)[ids[1:] != NOT_SCORED] + 1
+            yield Scored(start + depth, depth, row[ids[1:] != NOT_SCORED])
+
+
+def _losses(model: LanguageModel, ids: np.ndarray, state: object = None) -> np.ndarray:
+    """−log p of every id but the first of each row, (B, T)."""
+    device = next(model.parameters()).device
+    batch = torch.from_numpy(ids).to(device)
+    logits = model(batch[:, :-1].clamp(min=0), state=state)
+    targets = batch[:, 1:].contiguous()
+    return cross_entropy(logits, targets, reduction="none").view(targets.shape).float().cpu().numpy()

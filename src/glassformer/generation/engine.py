@@ -1,8 +1,9 @@
 """Generating: one token at a time, each fed back in. Handles ids, never text.
 
-With a key-value cache a step costs one position; without it, the whole prefix again. Both give the same
-tokens. A model sees `context` tokens at most: when they are full, the older half is dropped and the rest is
-read anew, so that a text of any length can be written and the cost of this stays small.
+With the model's state (a key-value cache, a recurrent state) a step costs one position; without it, the whole
+prefix again. Both give the same tokens. A model with a limit of context sees so many tokens at most: when they
+are full, the older half is dropped and the rest is read anew, so that a text of any length can be written and the
+cost of this stays small.
 
 Letters: B sequences, T tokens, V vocabulary.
 """
@@ -33,27 +34,28 @@ def generate(
 
 
 def _with_cache(model: LanguageModel, seen: Tensor, choose: Choose) -> Iterator[Tensor]:
-    seen = _fit(seen, model.context)
+    seen = _fit(seen, model.limit)
     while True:
-        cache = model.new_cache(len(seen))
+        state = model.new_state(len(seen))
         new = seen
-        while seen.shape[1] <= model.context:
-            chosen = choose(model(new, cache=cache)[:, -1])
+        while model.limit is None or seen.shape[1] <= model.limit:
+            chosen = choose(model(new, state=state)[:, -1])
             yield chosen
             new = chosen[:, None]
-            seen = torch.cat([seen, new], dim=1)
-        seen = _fit(seen, model.context)
+            if model.limit is not None:  # else nothing is ever read again
+                seen = torch.cat([seen, new], dim=1)
+        seen = _fit(seen, model.limit)
 
 
 def _without_cache(model: LanguageModel, seen: Tensor, choose: Choose) -> Iterator[Tensor]:
     """The plain way, and the oracle of the other."""
-    seen = _fit(seen, model.context)
+    seen = _fit(seen, model.limit)
     while True:
         chosen = choose(model(seen)[:, -1])
         yield chosen
-        seen = _fit(torch.cat([seen, chosen[:, None]], dim=1), model.context)
+        seen = _fit(torch.cat([seen, chosen[:, None]], dim=1), model.limit)
 
 
-def _fit(seen: Tensor, context: int) -> Tensor:
-    """All of it while it fits, else its newest half a context."""
-    return seen if seen.shape[1] <= context else seen[:, -max(1, context // 2) :]
+def _fit(seen: Tensor, limit: int | None) -> Tensor:
+    """All of it while it fits, else its newest half."""
+    return seen if limit is None or seen.shape[1] <= limit else seen[:, -max(1, limit // 2) :]

@@ -29,17 +29,23 @@ def stream_text(
     if tokens < 1 or n < 1:
         raise UsageError("the numbers of tokens and of samples: expected at least 1")
     mark = tokenizer.end_of_text
-    start = [] if mark is None else [mark]
-    ids = start + tokenizer.encode(prompt)
-    if not ids:
-        raise UsageError("this tokenizer has no end-of-text mark to start from: give a prompt")
+    ids = prompt_ids(tokenizer, prompt)
     batch = torch.tensor([ids] * n, device=next(model.parameters()).device)
-    streams = [TextStream(tokenizer, mark, stop, after=len(ids) > len(start)) for _ in range(n)]
+    streams = [TextStream(tokenizer, mark, stop, after=len(ids) > (mark is not None)) for _ in range(n)]
     for chosen in generate(model, batch, tokens, choose, cached=cached):
         yield [s.feed(t) for s, t in zip(streams, chosen.tolist(), strict=True)]
         if all(s.ended for s in streams):
             break
     yield [s.flush() for s in streams]
+
+
+def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
+    """What a model reads before it writes: the mark that begins a text, and the prompt."""
+    mark = tokenizer.end_of_text
+    ids = ([] if mark is None else [mark]) + tokenizer.encode(prompt)
+    if not ids:
+        raise UsageError("this tokenizer has no end-of-text mark to start from: give a prompt")
+    return ids
 
 
 class TextStream:

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, softmax(QKᵀ/√D)V, and the multi-head layer around it.
+"""Scaled dot-product attention, softmax(QKᵀ/√D)V, and the multi-head layers around it.
 
 Letters: B batch, T query positions, S key positions, C model width, H heads, K key-value heads,
 D head width (of queries and keys), E value width (D unless chosen otherwise).
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.models.cache import LayerCache
+from glassformer.models.cache import LayerCache, Memory
 from glassformer.models.position import Position
 from glassformer.models.tap import Tap, off
 
@@ -21,21 +21,27 @@ class Mask:
     """Which keys a query may look at; every mask of the project is made by `table`.
 
     Queries are the last T of S positions, so with a cache the query of a new token sees all that came before.
+    To hide one position from all, make its entry of `keys` False: it gets −∞ before the softmax.
     """
 
     causal: bool = False
     window: int | None = None  # a query sees itself and the window − 1 positions before it
     keys: Tensor | None = None  # (B, S), False hides that key from every query: padding, or a hidden position
+    pairs: Tensor | None = None  # (T, S) or (B, T, S), False where a query may not look: any mask at all
 
     def hides_nothing(self, T: int) -> bool:
-        return self.keys is None and self.window is None and (not self.causal or T == 1)
+        return self._plain and (not self.causal or T == 1)
 
     def is_triangle(self, T: int, S: int) -> bool:
         """The plain causal mask over a whole sequence, which the fused kernels have built in."""
-        return self.causal and self.keys is None and self.window is None and T == S
+        return self.causal and self._plain and T == S
+
+    @property
+    def _plain(self) -> bool:
+        return self.keys is None and self.window is None and self.pairs is None
 
     def table(self, T: int, S: int, device: torch.device | None = None) -> Tensor:
-        """True where a query may look: (T, S), or (B, 1, T, S) when keys are hidden per sequence."""
+        """True where a query may look: (T, S), or (B, 1, T, S) when it differs between sequences."""
         query = torch.arange(S - T, S, device=device)[:, None]
         key = torch.arange(S, device=device)[None, :]
         seen = torch.ones(T, S, dtype=torch.bool, device=device)
@@ -45,6 +51,8 @@ class Mask:
             seen = seen & ((query - key).abs() < self.window)
         if self.keys is not None:
             seen = seen & self.keys[:, None, None, :]
+        if self.pairs is not None:
+            seen = seen & (self.pairs if self.pairs.ndim == 2 else self.pairs[:, None])
         return seen
 
 
@@ -82,8 +90,39 @@ def attend(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=table, dropout_p=dropout, enable_gqa=grouped)
 
 
-class Attention(nn.Module):
-    """Multi-head attention, in its concat form.
+class Mixer(nn.Module):
+    """What moves information between positions: make q, k and v, attend, read out.
+
+    x ──► project ──► q k v, H heads ──► attend ──► z ──► read out ──► out
+    """
+
+    position: Position
+    dropout: float
+
+    def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (B, H, T, D), keys (B, K, T, D) and values (B, K, T, E); `start`: where x begins."""
+        raise NotImplementedError
+
+    def read_out(self, z: Tensor) -> Tensor:
+        """What the heads found, (B, H, T, E), as an update of the stream, (B, T, C)."""
+        raise NotImplementedError
+
+    def bias(self, T: int, S: int) -> Tensor | None:
+        return self.position.bias(T, S)
+
+    def forward(self, x: Tensor, mask: Mask, cache: LayerCache | None = None, tap: Tap = off) -> Tensor:
+        T = x.shape[1]
+        q, k, v = self.project(x, cache.length if cache is not None else 0)
+        q, k, v = tap("q", q), tap("k", k), tap("v", v)
+        if cache is not None:
+            k, v = cache.extend(k, v)  # (B, K, S, ·)
+        bias = self.bias(T, k.shape[-2])
+        z = tap("z", attend(q, k, v, mask, bias, self.dropout if self.training else 0.0))  # (B, H, T, E)
+        return tap("attn_out", self.read_out(z))
+
+
+class Attention(Mixer):
+    """Multi-head self-attention, in its concat form.
 
         x ──► qkv ──► q k v, H heads ──► attend ──► z, concatenated ──► W_O ──► out
 
@@ -121,18 +160,70 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(width, sum(self.parts), bias=bias)
         self.out = nn.Linear(heads * self.value_width, width, bias=bias)
 
-    def forward(self, x: Tensor, mask: Mask, cache: LayerCache | None = None, tap: Tap = off) -> Tensor:
-        B, T, _ = x.shape
+    def fused_parts(self) -> dict[Tensor, tuple[int, ...]]:
+        return {self.qkv.weight: self.parts}
+
+    def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         # Queries and keys are normalised and turned alike, so both are treated in one go.
         qk, v = self.qkv(x).split((self.parts[0] + self.parts[1], self.parts[2]), dim=-1)
-        qk = qk.view(B, T, self.heads + self.kv_heads, self.head_width).transpose(1, 2)  # (B, H + K, T, D)
-        v = v.view(B, T, self.kv_heads, self.value_width).transpose(1, 2)  # (B, K, T, E)
-        start = cache.length if cache is not None else 0
-        q, k = self.position.rotate(self.qk_norm(qk), start).split((self.heads, self.kv_heads), dim=1)
-        q, k, v = tap("q", q), tap("k", k), tap("v", v)
+        qk = self.position.rotate(self.qk_norm(split_heads(qk, self.heads + self.kv_heads)), start)
+        q, k = qk.split((self.heads, self.kv_heads), dim=1)
+        return q, k, split_heads(v, self.kv_heads)
+
+    def read_out(self, z: Tensor) -> Tensor:
+        return self.out(join_heads(z))
+
+
+class CrossAttention(nn.Module):
+    """Attention from one sequence into another: queries from x, keys and values from the memory.
+
+    The two have no common positions, so none are used. In a generation the memory's keys and values are made
+    once and kept in the cache.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        head_width: int,
+        bias: bool,
+        dropout: float,
+        qk_norm: nn.Module | None,
+    ):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.qk_norm = qk_norm or nn.Identity()
+        self.q = nn.Linear(width, heads * head_width, bias=bias)
+        self.kv = nn.Linear(width, 2 * heads * head_width, bias=bias)
+        self.out = nn.Linear(heads * head_width, width, bias=bias)
+
+    def fused_parts(self) -> dict[Tensor, tuple[int, ...]]:
+        half = self.kv.out_features // 2
+        return {self.kv.weight: (half, half)}
+
+    def project(self, memory: Memory, cache: LayerCache | None) -> tuple[Tensor, Tensor]:
+        if cache is not None and cache.memory is not None:
+            return cache.memory
+        k, v = split_heads(self.kv(memory.values), 2 * self.heads).chunk(2, dim=1)
+        made = self.qk_norm(k), v
         if cache is not None:
-            k, v = cache.extend(k, v)  # (B, K, S, ·)
-        bias = self.position.bias(T, k.shape[-2])
-        z = tap("z", attend(q, k, v, mask, bias, self.dropout if self.training else 0.0))  # (B, H, T, E)
-        z = z.transpose(1, 2).reshape(B, T, self.heads * self.value_width)
-        return tap("attn_out", self.out(z))
+            cache.memory = made
+        return made
+
+    def forward(self, x: Tensor, memory: Memory, cache: LayerCache | None = None, tap: Tap = off) -> Tensor:
+        k, v = self.project(memory, cache)
+        q = tap("q", self.qk_norm(split_heads(self.q(x), self.heads)))
+        k, v = tap("k", k), tap("v", v)
+        z = tap("z", attend(q, k, v, Mask(keys=memory.keys), None, self.dropout if self.training else 0.0))
+        return tap("attn_out", self.out(join_heads(z)))
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """(B, T, H·D) to (B, H, T, D)."""
+    return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
+
+
+def join_heads(z: Tensor) -> Tensor:
+    """(B, H, T, E) to (B, T, H·E)."""
+    return z.transpose(1, 2).flatten(2)

@@ -6,7 +6,8 @@
 
 Attention moves information between positions; the MLP works on each position by itself. Both only add to
 the stream that runs past them. The picture is `pre`, where the norm stands before each layer; where it
-stands is a choice, and so is whether there is a stream at all (`join`).
+stands is a choice, and so is whether there is a stream at all (`join`). In the decoder of a translator a third
+layer of the same kind stands between the two, a cross-attention that looks into the source sentence.
 
 Letters: B batch, T positions, C model width.
 """
@@ -15,10 +16,10 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from glassformer.models.attention import Attention, Mask
-from glassformer.models.cache import LayerCache
+from glassformer.models.attention import CrossAttention, Mask, Mixer
+from glassformer.models.cache import LayerCache, Memory
 from glassformer.models.layers import MLP, GatedMLP
-from glassformer.models.tap import Tap, off
+from glassformer.models.tap import Tap, inside, off
 
 Layer = Callable[[Tensor], Tensor]
 Join = Callable[[Tensor, Tensor], Tensor]
@@ -61,20 +62,29 @@ def replace(stream: Tensor, update: Tensor) -> Tensor:
 class Block(nn.Module):
     def __init__(
         self,
-        attention: Attention,
+        attention: Mixer,
         mlp: MLP | GatedMLP,
         norms: tuple[nn.Module, nn.Module],
         placement: Callable[[Tensor, Layer, Layer, Join], Tensor] = pre,
         join: Join = add,
         dropout: float = 0.0,
+        cross: tuple[nn.Module, CrossAttention] | None = None,
     ):
         super().__init__()
         self.attention, self.mlp = attention, mlp
         self.attention_norm, self.mlp_norm = norms
         self.placement, self.join = placement, join
         self.dropout = nn.Dropout(dropout)
+        self.cross_norm, self.cross = cross or (None, None)
 
-    def forward(self, x: Tensor, mask: Mask, cache: LayerCache | None = None, tap: Tap = off) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        mask: Mask,
+        cache: LayerCache | None = None,
+        tap: Tap = off,
+        memory: Memory | None = None,
+    ) -> Tensor:
         def attention(h: Tensor) -> Tensor:
             return self.dropout(self.attention(h, mask, cache, tap))
 
@@ -82,9 +92,22 @@ class Block(nn.Module):
             return self.dropout(self.mlp(h, tap))
 
         x = tap("resid_mid", self.placement(x, self.attention_norm, attention, self.join))
+        if self.cross is not None and memory is not None:
+            x = self._look_into(memory, x, cache, tap)
         return tap("resid", self.placement(x, self.mlp_norm, mlp, self.join))
+
+    def _look_into(self, memory: Memory, x: Tensor, cache: LayerCache | None, tap: Tap) -> Tensor:
+        assert self.cross is not None and self.cross_norm is not None
+
+        def cross(h: Tensor) -> Tensor:
+            assert self.cross is not None
+            return self.dropout(self.cross(h, memory, cache, inside(tap, "cross")))
+
+        return tap("resid_cross", self.placement(x, self.cross_norm, cross, self.join))
 
 
 def residual_outputs(block: Block) -> list[nn.Linear]:
     """The matrices that write into the stream; initialisation scales them with depth."""
-    return [block.attention.out, block.mlp.down]
+    layers = (block.attention, block.cross)
+    outs = [out for layer in layers if isinstance(out := getattr(layer, "out", None), nn.Linear)]
+    return [*outs, block.mlp.down]

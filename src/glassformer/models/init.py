@@ -6,7 +6,9 @@
              connections nothing would pass, so there they are drawn like the others)
 
 Biases start at zero and norms at one in both. Embeddings are N(0, 0.02²), or N(0, 1/C) under sinusoidal
-positions, which scale them up.
+positions, which scale them up; a body without norms says itself how large it wants them. Recurrent cells keep
+PyTorch's own start, uniform within ±1/√H. Where the matrix of the last scores is not tied, `fan-in` starts it at
+zero: the first prediction is the uniform one.
 """
 
 from math import sqrt
@@ -17,7 +19,7 @@ from glassformer.models.block import Block, add, residual_outputs
 from glassformer.models.position import Learned, Sinusoidal
 
 
-def initialise(model: nn.Module, scheme: str) -> None:
+def initialise(model: nn.Module, scheme: str, embedding: float | None = None) -> None:
     """Draw all weights of `model` from torch's current generator."""
     blocks = [m for m in model.modules() if isinstance(m, Block)]
     sinusoidal = any(isinstance(m, Sinusoidal) for m in model.modules())
@@ -27,7 +29,8 @@ def initialise(model: nn.Module, scheme: str) -> None:
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5 if sinusoidal else 0.02)
+            usual = module.embedding_dim**-0.5 if sinusoidal else 0.02
+            nn.init.normal_(module.weight, std=embedding or usual)
         elif isinstance(module, Learned):
             nn.init.normal_(module.weight, std=0.02)
     for block in blocks:
@@ -36,3 +39,12 @@ def initialise(model: nn.Module, scheme: str) -> None:
                 nn.init.normal_(linear.weight, std=0.02 / sqrt(2 * len(blocks)))
             elif block.join is add:
                 nn.init.zeros_(linear.weight)
+
+
+def tie_or_zero(unembedding: nn.Linear, embedding: nn.Module, tied: bool, scheme: str) -> None:
+    """The matrix of the last scores: the embedding's own, or (under `fan-in`) zero at first."""
+    if tied:
+        assert isinstance(embedding, nn.Embedding)
+        unembedding.weight = embedding.weight
+    elif scheme == "fan-in":
+        nn.init.zeros_(unembedding.weight)

@@ -79,6 +79,10 @@ class GatedMLP(nn.Module):
         self.up = nn.Linear(width, 2 * hidden, bias=bias)  # the gate's rows, then the linear part's
         self.down = nn.Linear(hidden, width, bias=bias)
 
+    def fused_parts(self) -> dict[Tensor, tuple[int, ...]]:
+        half = self.up.out_features // 2
+        return {self.up.weight: (half, half)}
+
     def forward(self, x: Tensor, tap: Tap = off) -> Tensor:
         gate, linear = self.up(x).chunk(2, dim=-1)
         hidden = tap("mlp_hidden", F.silu(gate) * linear)

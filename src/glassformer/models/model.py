@@ -1,30 +1,121 @@
-"""What every language model of the project is to the rest of it, whatever is inside.
+"""What models are to the rest of the project, whatever is inside them.
 
-Letters: B batch, T positions, V vocabulary.
+A model is a *body*, which makes one vector per position out of a sequence, and a *head*, which makes of these
+what a task asks for. There are three bodies (transformer.py, recurrent.py, window.py) and three ways to use one:
+
+    LanguageModel    ids ──► body ──► a score for every next token
+    Encoder          ids or patches ──► body ──► labels of the whole, of each position, or of hidden tokens
+    EncoderDecoder   source ──► body ──► memory;  target + memory ──► body ──► a score for every next token
+
+Letters: B batch, T positions, S source positions, C model width, V vocabulary.
 """
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from glassformer.models.cache import Cache
-from glassformer.models.tap import Tap, off
+from glassformer.models.cache import Memory, State
+from glassformer.models.heads import Head
+from glassformer.models.init import initialise, tie_or_zero
+from glassformer.models.tap import Tap, inside, off
+
+if TYPE_CHECKING:  # the models take any object with these settings; pydantic stays out of this folder
+    from glassformer.config import ModelConfig
 
 
-class LanguageModel(nn.Module, ABC):
-    context: int  # tokens it can see at once
-    vocab: int
+class Body(nn.Module, ABC):
+    """A sequence in, (B, T) ids or (B, T, P) patches; one vector per position out, (B, T, C)."""
+
+    embedding: nn.Module
+    embedding_std: float | None = None  # how large embeddings start; None: as init.py has it
+    limit: int | None  # positions it can see at once; None: it reads a sequence of any length
+    compiles = True  # whether torch.compile has something to gain
 
     @abstractmethod
-    def forward(self, ids: Tensor, cache: Cache | None = None, tap: Tap = off) -> Tensor:
-        """Logits (B, T, V) of the token that follows each of ids (B, T).
+    def forward(
+        self,
+        inputs: Tensor,
+        keys: Tensor | None = None,
+        state: State | None = None,
+        tap: Tap = off,
+        memory: Memory | None = None,
+    ) -> Tensor:
+        """`keys` (B, T) is False where there is padding, or a position that no other may see.
 
-        With a cache, ids are the new positions only; the cache holds what came before and is extended.
+        With a state, inputs are the new positions only: the state holds what came before and is carried on.
         """
 
     @abstractmethod
-    def new_cache(self, batch: int, capacity: int | None = None) -> Cache:
-        """Empty memory for `batch` sequences of at most `capacity` tokens (the context if not given)."""
+    def new_state(self, batch: int, capacity: int | None = None, memory: Memory | None = None) -> State:
+        """Empty memory for `batch` sequences of at most `capacity` positions."""
+
+
+class LanguageModel(nn.Module):
+    """Scores (B, T, V) of the token that follows each of ids (B, T)."""
+
+    def __init__(self, body: Body, config: "ModelConfig"):
+        super().__init__()
+        self.stack, self.vocab = body, config.vocab
+        self.unembedding = nn.Linear(config.width, config.vocab, bias=False)
+        initialise(self, config.init, body.embedding_std)
+        tie_or_zero(self.unembedding, body.embedding, config.tied, config.init)
+
+    @property
+    def limit(self) -> int | None:
+        return self.stack.limit
+
+    def forward(
+        self, ids: Tensor, state: State | None = None, tap: Tap = off, keys: Tensor | None = None
+    ) -> Tensor:
+        return tap("logits", self.unembedding(self.stack(ids, keys, state, tap)))
+
+    def new_state(self, batch: int, capacity: int | None = None) -> State:
+        return self.stack.new_state(batch, capacity)
+
+
+class Encoder(nn.Module):
+    """A body that sees the whole sequence at once, and a head."""
+
+    def __init__(self, body: Body, head: Head, config: "ModelConfig"):
+        super().__init__()
+        self.stack, self.head = body, head
+        initialise(self, config.init, body.embedding_std)
+
+    def forward(self, inputs: Tensor, keys: Tensor | None = None, tap: Tap = off) -> Tensor:
+        return tap("logits", self.head(self.stack(inputs, keys, None, tap), keys, tap))
+
+
+class EncoderDecoder(nn.Module):
+    """Reads a source sequence into a memory, and writes a target sequence while looking into it."""
+
+    def __init__(self, encoder: Body, decoder: Body, config: "ModelConfig"):
+        super().__init__()
+        self.encoder, self.decoder, self.vocab = encoder, decoder, config.vocab
+        self.unembedding = nn.Linear(config.width, config.vocab, bias=False)
+        initialise(self, config.init, decoder.embedding_std)
+        tie_or_zero(self.unembedding, decoder.embedding, config.tied, config.init)
+
+    @property
+    def limit(self) -> int | None:
+        return self.decoder.limit
+
+    def forward(self, source: Tensor, target: Tensor, keys: Tensor | None = None, tap: Tap = off) -> Tensor:
+        """Scores (B, T, V) of what follows each of target (B, T), given source (B, S)."""
+        memory = self.encode(source, keys, inside(tap, "encoder"))
+        x = self.decoder(target, None, None, inside(tap, "decoder"), memory)
+        return tap("logits", self.unembedding(x))
+
+    def encode(self, source: Tensor, keys: Tensor | None = None, tap: Tap = off) -> Memory:
+        return Memory(self.encoder(source, keys, None, tap), keys)
+
+    def start(self, source: Tensor, keys: Tensor | None = None, capacity: int | None = None) -> State:
+        """The state in which writing begins."""
+        return self.decoder.new_state(len(source), capacity, self.encode(source, keys))
+
+    def decode(self, ids: Tensor, state: State) -> Tensor:
+        """Scores of what follows the new ids (B, T); the memory is in the state."""
+        return self.unembedding(self.decoder(ids, None, state))
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -1,13 +1,19 @@
 """Batches as a pure function of (seed, step): no iterator to save, any step can be asked for.
 
-An epoch cuts the split into windows of `context` tokens, from an offset of its own, and visits each once in
-a shuffled order. Sample number n of a run is therefore known without counting up to it.
+    Windows   text, cut into windows of `context` tokens from an offset of its own in every epoch, shuffled
+    Streams   text, cut into as many streams as a batch has rows; each goes on where the last batch ended
+    Buckets   examples of unequal lengths, shuffled, with those of like length side by side
+
+Sample number n of a run is therefore known without counting up to it.
 
 Letters: B batch, T positions (the context).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from glassformer.errors import DataError
 from glassformer.text.order import number, shuffled
 from glassformer.text.shards import Tokens
 
@@ -37,3 +43,76 @@ class Windows:
         """Samples number first … first+count−1 as an array of ids, (count, T + 1)."""
         T = self.context
         return np.stack([self.tokens.read(s, s + T + 1) for s in self.starts(first, count)]).astype(np.int64)
+
+
+class Streams:
+    """Contiguous streams of a token split, for models that carry their state from batch to batch.
+
+    Row r of every batch reads stream r, `context` tokens further on each time; when the streams have ended,
+    an epoch is over and they start anew, from another offset.
+    """
+
+    def __init__(self, tokens: Tokens, context: int, rows: int, seed: int):
+        self.tokens, self.context, self.rows, self.seed = tokens, context, rows, seed
+        self.length = (len(tokens) - context) // rows  # room for the offset, and the last target
+        if self.length < context:
+            raise DataError(
+                f"{rows} streams of {len(tokens)} tokens are shorter than model.context {context}: "
+                "set a smaller training.batch or model.context, or give more text."
+            )
+        self.pieces = self.length // context  # of a stream, in an epoch
+
+    def fresh(self, first: int) -> bool:
+        """Whether the streams begin at sample number `first`, so that no state is carried into it."""
+        return (first // self.rows) % self.pieces == 0
+
+    def read(self, first: int, count: int) -> np.ndarray:
+        """Samples number first … first+count−1 as an array of ids, (count, T + 1)."""
+        samples = np.arange(first, first + count)
+        batch, row = samples // self.rows, samples % self.rows
+        offsets = [number(self.seed, int(epoch)) % self.context for epoch in batch // self.pieces]
+        starts = np.array(offsets) + row * self.length + (batch % self.pieces) * self.context
+        return np.stack([self.tokens.read(s, s + self.context + 1) for s in starts]).astype(np.int64)
+
+
+class Buckets:
+    """Which examples a batch holds: shuffled, yet each batch of nearly one length, so that little is padding."""
+
+    POOL = 64  # batches that are sorted by length among themselves
+
+    def __init__(self, lengths: Sequence[int], batch: int, seed: int):
+        self.lengths, self.batch, self.seed = np.asarray(lengths), batch, seed
+        self.per_epoch = max(len(lengths) // batch * batch, min(len(lengths), batch))
+        self._epoch, self._order = -1, np.zeros(0, np.int64)
+
+    def rows(self, first: int, count: int) -> list[int]:
+        """The examples that are samples number first … first+count−1 of the run."""
+        samples = range(first, first + count)
+        return [int(self._order_of(n // self.per_epoch)[n % self.per_epoch]) for n in samples]
+
+    def _order_of(self, epoch: int) -> np.ndarray:
+        if epoch != self._epoch:
+            n, key = len(self.lengths), number(self.seed, epoch)
+            order = np.empty(n, np.int64)
+            order[shuffled(np.arange(n), n, key)] = np.arange(n)
+            order = order[: self.per_epoch]
+            pool = self.POOL * self.batch
+            for i in range(0, len(order), pool):
+                part = order[i : i + pool]
+                order[i : i + pool] = part[np.argsort(self.lengths[part], kind="stable")]
+            whole = len(order) // self.batch
+            batches = order[: whole * self.batch].reshape(whole, self.batch)
+            mixed = batches[shuffled(np.arange(whole), whole, number(key, 1))] if whole else batches
+            self._epoch, self._order = epoch, np.concatenate([mixed.ravel(), order[whole * self.batch :]])
+        return self._order
+
+
+def pad(arrays: Sequence[np.ndarray], fill: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Sequences of unequal length as one array, (B, T, …), and which of its places are real, (B, T)."""
+    longest = max(len(a) for a in arrays)
+    padded = np.full((len(arrays), longest, *arrays[0].shape[1:]), fill, arrays[0].dtype)
+    real = np.zeros((len(arrays), longest), bool)
+    for i, a in enumerate(arrays):
+        padded[i, : len(a)] = a
+        real[i, : len(a)] = True
+    return padded, real

@@ -1,22 +1,17 @@
 """The data sets that have a name, and the one way from a name or path to a corpus.
 
-A named set is looked for under `GLASSFORMER_DATA`, then in the cache, then downloaded; a download is checked
-against its published checksum. A file the user put there is trusted: when its checksum is another one it is
-used with a warning, and the run records its fingerprint.
+A named set is a file on this machine or is downloaded (download.py). A file the user put there is trusted:
+when its checksum is another one it is used with a warning, and the run records its fingerprint.
 """
 
 import hashlib
-import io
-import os
-import urllib.error
-import urllib.request
-import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
-from glassformer.errors import DataError, closest
-from glassformer.files import cache_dir, write_atomically
+from glassformer.errors import DataError, UsageError, closest
 from glassformer.text import pydocs
+from glassformer.text.download import DataSet, File, local_file
+from glassformer.text.examples import Examples
+from glassformer.text.generated import GENERATED
 from glassformer.text.sources import (
     Corpus,
     Span,
@@ -26,27 +21,10 @@ from glassformer.text.sources import (
     make_corpus,
     own_corpus,
 )
+from glassformer.text.tables import own_examples, read_examples
 
-
-@dataclass(frozen=True)
-class File:
-    """One file of a data set: its name here, and its checksum where that is published."""
-
-    name: str
-    sha256: str | None = None
-    member: str | None = None  # its path inside the archive, when the download is one
-
-
-@dataclass(frozen=True)
-class DataSet:
-    about: str
-    folder: str
-    urls: tuple[str, ...]  # tried in turn
-    files: dict[str, File]  # split → file; "all" for one that is divided here
-    checksum: str = ""  # algorithm:digest of the download
-    valid: float = 0.0  # share of "all" that is validation
-    rule: str = ""
-
+SST2 = "https://raw.githubusercontent.com/clairett/pytorch-sentiment-classification/master/data/SST2/"
+MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
 
 DATASETS = {
     "shakespeare": DataSet(
@@ -81,17 +59,126 @@ DATASETS = {
         checksum="md5:542ccefacc6c27f945fb54453812b3cd",
         rule="as published: train, valid and test files",
     ),
+    "sst2": DataSet(
+        about="SST-2, 9,613 sentences of film reviews, negative (0) or positive (1)",
+        folder="sst2",
+        task="classify",
+        urls=(),
+        files={
+            "train": File(
+                "train.tsv",
+                "ec192f833a64da08f475488a77b0d0b47db47acd0f458bd18433fc793b569920",
+                urls=(SST2 + "train.tsv",),
+            ),
+            "valid": File(
+                "dev.tsv",
+                "eddea6b39e601dd4e7a672b53cc40fdf6019fa80522f351206c24340ca5d9359",
+                urls=(SST2 + "dev.tsv",),
+            ),
+            "test": File(
+                "test.tsv",
+                "831169c7e2e429d6026e1bdbb542f33b636e3e596caad9602ebc953c205928b7",
+                urls=(SST2 + "test.tsv",),
+            ),
+        },
+        rule="as published: train, dev and test; whole sentences only",
+    ),
+    "multi30k": DataSet(
+        about="Multi30k, 31,014 captions of photographs, English and German",
+        folder="multi30k-en-de",
+        task="translate",
+        urls=(),
+        files={
+            "train en": File(
+                "train.en",
+                "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
+                urls=(MULTI30K + "train.en.gz",),
+            ),
+            "train de": File(
+                "train.de",
+                "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
+                urls=(MULTI30K + "train.de.gz",),
+            ),
+            "valid en": File(
+                "val.en",
+                "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
+                urls=(MULTI30K + "val.en.gz",),
+            ),
+            "valid de": File(
+                "val.de",
+                "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
+                urls=(MULTI30K + "val.de.gz",),
+            ),
+            "test en": File(
+                "test_2016_flickr.en",
+                "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
+                urls=(MULTI30K + "test_2016_flickr.en.gz",),
+            ),
+            "test de": File(
+                "test_2016_flickr.de",
+                "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
+                urls=(MULTI30K + "test_2016_flickr.de.gz",),
+            ),
+        },
+        rule="as published: train, val and test_2016_flickr",
+    ),
 }
 
-NAMES = ["pydocs", *DATASETS]
+NAMES = ["pydocs", *DATASETS, *GENERATED]
+
+
+def task_of(source: str, target: str | None = None) -> str:
+    """What a SOURCE is for when nothing is said."""
+    if Path(source).exists():
+        return "translate" if target else "language"
+    if source in DATASETS:
+        return DATASETS[source].task
+    return GENERATED[source][0] if source in GENERATED else "language"
+
+
+def open_examples(source: str, task: str, target: str | None, valid: float, test: float) -> Examples:
+    """The examples that a SOURCE stands for: a path, or the name of a data set."""
+    known = {name: made_for for name, (made_for, _) in GENERATED.items()}
+    known |= {name: dataset.task for name, dataset in DATASETS.items()}
+    if source in known and not Path(source).exists():
+        if known[source] != task:
+            raise UsageError(f"the data set '{source}' is for the task {known[source]}, not {task}.")
+        return GENERATED[source][1]() if source in GENERATED else _named_examples(source, task)
+    if source == "-" or not Path(source).expanduser().exists():
+        hint = closest(source, list(known))
+        fitting = ", ".join(name for name, made_for in known.items() if made_for == task)
+        raise DataError(
+            f"there is no file, folder or data set '{source}' for the task {task}.{hint} "
+            f"Data sets: {fitting}."
+        )
+    return own_examples(source, task, target, valid, test)
+
+
+def _named_examples(name: str, task: str) -> Examples:
+    dataset = DATASETS[name]
+    paths = {key: local_file(name, dataset, file) for key, file in dataset.files.items()}
+    warnings = [
+        f"{path}: its checksum differs from the published one; used as it is"
+        for key, path in paths.items()
+        if examine(path, str(path)) != dataset.files[key].sha256
+    ]
+    splits = {}
+    for key, path in paths.items():
+        split, _, side = key.partition(" ")
+        if split not in splits:
+            other = next((p for k, p in paths.items() if k != key and k.startswith(f"{split} ")), None)
+            splits[split] = read_examples(path, task, str(other) if side else None)
+    return Examples(name, splits, dataset.rule, warnings)
 
 
 def open_corpus(source: str, valid: float = 0.05, test: float = 0.05) -> Corpus:
     """The corpus that a SOURCE stands for: a path, `-`, or the name of a data set."""
     if source == "pydocs":
         return _pydocs_corpus(valid, test)
-    if source in DATASETS and not Path(source).exists():
+    if source in DATASETS and DATASETS[source].task == "language" and not Path(source).exists():
         return _named_corpus(source, DATASETS[source])
+    if (source in DATASETS or source in GENERATED) and not Path(source).exists():
+        raise UsageError(f"'{source}' holds examples, for the task {task_of(source)}; this needs text.")
     if source != "-" and not Path(source).expanduser().exists():
         hint = closest(source, NAMES)
         raise DataError(
@@ -113,7 +200,7 @@ def _named_corpus(name: str, dataset: DataSet) -> Corpus:
     splits: dict[str, list[Span]] = {}
     digests: list[str] = []
     for split, file in dataset.files.items():
-        path = _local_file(name, dataset, file)
+        path = local_file(name, dataset, file)
         digest = examine(path, str(path))
         digests.append(digest)
         if digest != file.sha256:
@@ -126,52 +213,3 @@ def _named_corpus(name: str, dataset: DataSet) -> Corpus:
         else:
             splits[split] = [Span(file.name, path, 0, size)]
     return make_corpus(name, splits, dataset.rule, digests, warnings)
-
-
-def _local_file(name: str, dataset: DataSet, file: File) -> Path:
-    """The file on this machine, downloaded if need be."""
-    given = os.environ.get("GLASSFORMER_DATA")
-    names = [file.name, *([Path(file.member).name] if file.member else [])]
-    for folder in [Path(given, dataset.folder)] if given else []:
-        for candidate in (folder / n for n in names):
-            if candidate.is_file():
-                return candidate
-    cached = cache_dir("data", dataset.folder) / file.name
-    if not cached.is_file():
-        download(name, dataset)
-    return cached
-
-
-def download(name: str, dataset: DataSet) -> None:
-    """Fetch a data set into the cache; nothing is kept whose checksum is wrong."""
-    folder = cache_dir("data", dataset.folder)
-    by_hand = (
-        f"Fetch {dataset.urls[0]} where there is a network and put "
-        f"{', '.join(f.name for f in dataset.files.values())} into {folder} "
-        f"(or into a folder {dataset.folder}/ under the one that GLASSFORMER_DATA names)."
-    )
-    data, reasons = b"", []
-    for url in dataset.urls:
-        try:
-            request = urllib.request.Request(url, headers={"User-Agent": "glassformer"})
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                data = answer.read()
-            break
-        except (urllib.error.URLError, OSError) as error:
-            reasons.append(str(getattr(error, "reason", error)))
-    else:
-        raise DataError(f"the data set '{name}' could not be downloaded ({'; '.join(reasons)}). {by_hand}")
-    algorithm, _, expected = dataset.checksum.partition(":")
-    found = hashlib.new(algorithm, data).hexdigest()
-    if found != expected:
-        raise DataError(
-            f"the download of '{name}' is not the published file: {algorithm} {found}, expected {expected}. "
-            f"Nothing was kept. {by_hand}"
-        )
-    if zipfile.is_zipfile(io.BytesIO(data)):
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            for file in dataset.files.values():
-                write_atomically(folder / file.name, archive.read(file.member or file.name))
-    else:
-        (file,) = dataset.files.values()
-        write_atomically(folder / file.name, data)

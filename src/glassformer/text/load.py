@@ -1,7 +1,7 @@
 """The one way to a tokenizer: learned from text by the name of its kind, or read from a file."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +9,23 @@ from glassformer.errors import TokenizerError
 from glassformer.text.bpe import BPE
 from glassformer.text.hf_format import to_signs
 from glassformer.text.pairs import Pairs
-from glassformer.text.tokenizer import Byte, Char, Tokenizer, Word
+from glassformer.text.tokenizer import END_OF_TEXT, Byte, Char, Tokenizer, Word
 
 
-def train_tokenizer(kind: str, texts: Iterable[str], vocab: int, pattern: str = "gpt4") -> Tokenizer:
+def train_tokenizer(
+    kind: str,
+    texts: Iterable[str],
+    vocab: int,
+    pattern: str = "gpt4",
+    specials: Sequence[str] = (END_OF_TEXT,),
+) -> Tokenizer:
     """Learn a tokenizer of at most `vocab` entries; bytes need no learning."""
     makers: dict[str, Callable[[], Tokenizer]] = {
-        "byte": Byte,
-        "char": lambda: Char.train(texts, vocab),
-        "word": lambda: Word.train(texts, vocab),
-        "pairs": lambda: Pairs.train(texts, vocab),
-        "bpe": lambda: BPE.train(texts, vocab, pattern=pattern),
+        "byte": lambda: Byte(specials),
+        "char": lambda: Char.train(texts, vocab, specials),
+        "word": lambda: Word.train(texts, vocab, specials),
+        "pairs": lambda: Pairs.train(texts, vocab, specials),
+        "bpe": lambda: BPE.train(texts, vocab, pattern=pattern, specials=specials),
     }
     return makers[kind]()
 

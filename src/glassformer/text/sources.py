@@ -167,7 +167,7 @@ def divide(documents: list[Span], valid: float, test: float) -> tuple[dict[str, 
     if len(documents) >= MANY_DOCUMENTS:
         splits: dict[str, list[Span]] = {s: [] for s in SPLITS}
         for span in documents:
-            splits[_lot(span.name, valid, test)].append(span)
+            splits[lot(span.name, valid, test)].append(span)
         if splits["valid"]:
             return splits, f"whole documents by a hash of their name, {shares}"
     splits = {s: [] for s in SPLITS}
@@ -181,7 +181,7 @@ def divide(documents: list[Span], valid: float, test: float) -> tuple[dict[str, 
     return splits, f"the end of each document, {shares}"
 
 
-def _lot(name: str, valid: float, test: float) -> str:
+def lot(name: str, valid: float, test: float) -> str:
     """Which split a document falls into: a number in [0, 1) from its name alone."""
     draw = int.from_bytes(hashlib.sha256(name.encode(errors="replace")).digest()[:8]) / 2**64
     return "valid" if draw < valid else "test" if draw < valid + test else "train"

@@ -31,6 +31,7 @@ from glassformer.files import write_atomically
 from glassformer.text import hf_format
 
 END_OF_TEXT = "<|endoftext|>"
+MASK = "<|mask|>"  # what hides a token in masked language modelling
 UNKNOWN = "<unk>"
 
 

@@ -3,6 +3,7 @@
     checkpoints/step-00000500/
         model.safetensors       the weights
         optimizer.safetensors   each optimizer's tensors, named <optimizer>.<parameter>.<key>
+        carried.safetensors     what goes from batch to batch: the state of a recurrent model (else empty)
         state.json              step, best result, scaler, versions
     checkpoints/latest.json     the name of the newest complete one
 
@@ -38,7 +39,7 @@ class Progress:
     step: int = 0  # updates done
     tokens: int = 0  # targets trained on
     seconds: float = 0.0  # of training, over all its sittings
-    best: float | None = None  # lowest validation loss
+    best: float | None = None  # lowest criterion on validation data: loss, or error rate
     best_step: int = 0
     since_best: int = 0  # evaluations since then
     skipped: int = 0  # fp16 overflows in a row
@@ -90,6 +91,21 @@ def load_weights(model: nn.Module, path: Path) -> None:
             own[name].copy_(tensor)
 
 
+def load_matching(model: nn.Module, path: Path) -> list[str]:
+    """Copy the weights that both have, by name; returns the parts of the model that stay as they were."""
+    tensors, own = _load(path), model.state_dict()
+    common = [n for n in tensors if n in own]
+    wrong = [n for n in common if tensors[n].shape != own[n].shape]
+    if wrong or not common:
+        reason = f"another shape: {wrong[0]}" if wrong else "no weight of the same name"
+        raise RunError(f"{path} does not fit the model ({reason}). Leave model.… as it was there.")
+    with torch.no_grad():
+        for name in common:
+            own[name].copy_(tensors[name])
+    filled = {own[n].data_ptr() for n in common}
+    return sorted({n.partition(".")[0] for n, t in own.items() if t.data_ptr() not in filled})
+
+
 def save_checkpoint(
     folder: Path,
     model: nn.Module,
@@ -97,6 +113,7 @@ def save_checkpoint(
     progress: Progress,
     environment: dict[str, Any],
     keep: int,
+    carried: dict[str, Tensor] | None = None,
 ) -> Path:
     """Write one checkpoint, move the pointer, then drop the oldest beyond `keep`."""
     final = folder / f"step-{progress.step:08d}"
@@ -115,6 +132,8 @@ def save_checkpoint(
                 for key, value in state.items()
             }
             _save(tensors, draft / "optimizer.safetensors")
+            moved = {n: t.detach().cpu().contiguous() for n, t in (carried or {}).items()}
+            _save(moved, draft / "carried.safetensors")
             state = {
                 "format_version": FORMAT_VERSION,
                 "progress": asdict(progress),
@@ -145,8 +164,8 @@ def latest_checkpoint(folder: Path) -> Path | None:
 
 def load_checkpoint(
     checkpoint: Path, model: nn.Module, optimizers: list[Optimizer]
-) -> tuple[Progress, dict[str, Any]]:
-    """Restore weights and optimizers; returns the progress and the environment it was made in."""
+) -> tuple[Progress, dict[str, Any], dict[str, Tensor]]:
+    """Restore weights and optimizers; returns the progress, the environment it was made in, what is carried."""
     try:
         state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
         progress = Progress(**state["progress"])
@@ -167,7 +186,8 @@ def load_checkpoint(
         device = p.device if tensor.ndim else tensor.device
         held = torch.empty_like(tensor, device=device).copy_(tensor)  # aligned as torch allocates
         optimizers[int(index)].state[p][key] = held
-    return progress, made_in
+    path = checkpoint / "carried.safetensors"
+    return progress, made_in, _load(path) if path.is_file() else {}
 
 
 def _save(tensors: dict[str, Tensor], path: Path) -> None:

@@ -17,19 +17,17 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from glassformer.text.sources import Corpus
-
 
 class Display:
     """What a display is asked to show; this one shows nothing, and the others say only what they change."""
 
-    def reading(self, corpus: Corpus) -> AbstractContextManager[Callable[[int], None]]:
-        """Shows how far tokenizing a corpus has come; gives a function to call with each piece's length."""
+    def reading(self, total: int) -> AbstractContextManager[Callable[[int], None]]:
+        """Shows how far tokenizing so many bytes has come; gives a function to call with each piece's length."""
         return nullcontext(lambda _: None)
 
     def start(self, step: int, steps: int) -> None: ...
     def step(self, record: dict[str, Any]) -> None: ...
-    def evaluated(self, record: dict[str, Any], best: bool) -> None: ...
+    def evaluated(self, step: int, summary: str, best: bool) -> None: ...
     def sampled(self, step: int, text: str) -> None: ...
     def note(self, text: str) -> None: ...
     def stop(self) -> None: ...
@@ -54,8 +52,7 @@ class Terminal(Display):
         self._last_line = 0.0
 
     @contextmanager
-    def reading(self, corpus: Corpus) -> Iterator[Callable[[int], None]]:
-        total = sum(corpus.bytes(split) for split in corpus.splits)
+    def reading(self, total: int) -> Iterator[Callable[[int], None]]:
         if not self.console.is_terminal or total < 4_000_000:
             yield lambda _: None
             return
@@ -87,12 +84,8 @@ class Terminal(Display):
             left = (self._steps - record["step"]) * record["seconds_per_step"]
             self.note(f"step {record['step']}/{self._steps}  {_numbers(record)}  ETA {left:.0f} s")
 
-    def evaluated(self, record: dict[str, Any], best: bool) -> None:
-        self.note(
-            f"step {record['step']}  validation: loss {record['loss']:.4f}  "
-            f"perplexity {record['perplexity']:.2f}  {record['bits_per_byte']:.4f} bits/byte"
-            + ("  (best)" if best else "")
-        )
+    def evaluated(self, step: int, summary: str, best: bool) -> None:
+        self.note(f"step {step}  validation: {summary}" + ("  (best)" if best else ""))
 
     def sampled(self, step: int, text: str) -> None:
         self.note(f"step {step}  sample:")
@@ -108,7 +101,8 @@ class Terminal(Display):
 
 
 def _numbers(record: dict[str, Any]) -> str:
+    bits = f"  {record['bits_per_byte']:.3f} bits/byte" if "bits_per_byte" in record else ""
     return (
-        f"loss {record['loss']:.3f}  {record['bits_per_byte']:.3f} bits/byte  lr {record['lr']:.1e}  "
+        f"loss {record['loss']:.3f}{bits}  lr {record['lr']:.1e}  "
         f"grad {record['grad_norm']:.2f}  {record['tokens_per_second']:,.0f} tokens/s"
     )

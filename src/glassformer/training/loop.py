@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import nn
@@ -46,12 +46,25 @@ if TYPE_CHECKING:
 MOST_SKIPPED = 30  # fp16 overflows in a row that are put down to the scale of the loss
 
 
+class Measured(Protocol):
+    """What an evaluation gives."""
+
+    @property
+    def criterion(self) -> float:
+        """The lower, the better."""
+        ...
+
+    def numbers(self) -> dict[str, float]: ...
+
+    def summary(self) -> str: ...
+
+
 @dataclass
 class Hooks:
     """What the loop asks of the world around it."""
 
-    evaluate: Callable[[], dict[str, float]] | None  # validation: loss, perplexity, bits_per_byte
-    sample: Callable[[], str] | None  # a text by the model as it is
+    evaluate: Callable[[], Measured] | None  # on validation data
+    sample: Callable[[], str | None] | None  # something by the model as it is
     display: Display
 
 
@@ -80,7 +93,8 @@ class Trainer:
 
     def resume(self, checkpoint: Path) -> None:
         """Go on from a checkpoint. Another machine is fine, but then not bit for bit; that is said."""
-        self.progress, made_in = load_checkpoint(checkpoint, self.model, self.optimizers)
+        self.progress, made_in, carried = load_checkpoint(checkpoint, self.model, self.optimizers)
+        self.task.carry_on({name: tensor.to(self.device) for name, tensor in carried.items()})
         if self.scaler is not None and self.progress.scaler:
             self.scaler.load_state_dict(self.progress.scaler)
         changed = [
@@ -104,7 +118,7 @@ class Trainer:
         try:
             with StopRequest() as stop:
                 while progress.step < config.steps and not self._out_of_patience():
-                    record = self._step(forward)
+                    record = self.step(forward)
                     display.step(record)
                     last = progress.step == config.steps
                     if progress.step % log_every == 0 or last:
@@ -112,7 +126,7 @@ class Trainer:
                     if self.hooks.evaluate and (last or progress.step % config.eval_every == 0):
                         self._evaluate(log)
                     if self.hooks.sample and config.sample_every and progress.step % config.sample_every == 0:
-                        display.sampled(progress.step, self.hooks.sample())
+                        display.sampled(progress.step, self.hooks.sample() or "")
                     if stop.signal or last or progress.step % config.checkpoint_every == 0:
                         self._save()
                         saved = progress.step
@@ -133,7 +147,7 @@ class Trainer:
             log.close()
         return progress
 
-    def _step(self, forward: Callable[..., Any]) -> dict[str, Any]:
+    def step(self, forward: Callable[..., Any]) -> dict[str, Any]:
         """One update. Returns what there is to say about it."""
         config, progress = self.config, self.progress
         began = time.perf_counter()
@@ -155,11 +169,13 @@ class Trainer:
         progress.step += 1
         progress.tokens += targets
         progress.seconds += seconds
+        per_byte = self.task.bytes_per_target
+        bits = {"bits_per_byte": total.item() / math.log(2) / per_byte} if per_byte else {}
         return {
             "step": progress.step,
             "split": "train",
             "loss": total.item(),
-            "bits_per_byte": total.item() / math.log(2) / self.task.bytes_per_target,
+            **bits,
             "lr": config.lr * factor,
             "grad_norm": norm,
             "batch": size,
@@ -228,15 +244,15 @@ class Trainer:
         assert self.hooks.evaluate is not None
         progress = self.progress
         result = self.hooks.evaluate()
-        record = {"step": progress.step, "split": "valid", **result}
-        log.write(record)
-        best = progress.best is None or result["loss"] < progress.best
+        record = {**result.numbers(), "step": progress.step, "split": "valid"}
+        log.write({**record, "train_tokens": progress.tokens, "seconds": progress.seconds})
+        best = progress.best is None or result.criterion < progress.best
         if best:
-            progress.best, progress.best_step, progress.since_best = result["loss"], progress.step, 0
+            progress.best, progress.best_step, progress.since_best = result.criterion, progress.step, 0
             save_weights(self.model, self.folder / "model.safetensors")
         else:
             progress.since_best += 1
-        self.hooks.display.evaluated(record, best)
+        self.hooks.display.evaluated(progress.step, result.summary(), best)
         if self._out_of_patience() and progress.step < self.config.steps:
             self.hooks.display.note(
                 f"Stopping early: no improvement in the last {progress.since_best} evaluations; "
@@ -254,6 +270,7 @@ class Trainer:
             self.progress,
             self.environment,
             self.config.keep,
+            self.task.carried(),
         )
 
 

@@ -14,9 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from glassformer.models.attention import Attention
-from glassformer.models.layers import GatedMLP
-
 if TYPE_CHECKING:
     from glassformer.config import TrainingConfig
 
@@ -95,11 +92,8 @@ def fused_parts(model: nn.Module) -> dict[Tensor, tuple[int, ...]]:
     """The weights that hold several matrices one above the other, with the rows of each."""
     parts: dict[Tensor, tuple[int, ...]] = {}
     for module in model.modules():
-        if isinstance(module, Attention):
-            parts[module.qkv.weight] = module.parts
-        elif isinstance(module, GatedMLP):
-            half = module.up.out_features // 2
-            parts[module.up.weight] = (half, half)
+        if hasattr(module, "fused_parts"):
+            parts |= module.fused_parts()  # type: ignore[operator]
     return parts
 
 

@@ -1,0 +1,112 @@
+"""The settings of a model, typed and validated; the other sections are in config.py."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+RULES = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+# The families before there were several were named after the decoder.
+Family = Annotated[
+    Literal["transformer", "rnn", "gru", "lstm", "window"],
+    BeforeValidator(lambda v: "transformer" if v == "decoder" else v),
+]
+
+
+class Section(BaseModel):
+    model_config = RULES
+
+
+class ModelConfig(Section):
+    family: Family = Field(
+        default="transformer",
+        description="transformer; what came before: rnn, gru, lstm; window (a feed-forward net on the last tokens)",
+    )
+    layers: int = Field(default=4, ge=1, le=10_000, description="blocks, or layers of a recurrent net")
+    heads: int = Field(default=4, ge=1, description="attention heads per block")
+    width: int = Field(default=128, ge=1, description="width of the residual stream")
+    context: int = Field(default=128, ge=2, description="tokens seen at once")
+    vocab: int = Field(default=0, ge=0, description="vocabulary; 0: the tokenizer's")
+    labels: int = Field(default=0, ge=0, description="labels to tell apart; 0: those of the data")
+    patch: int = Field(default=0, ge=0, description="numbers in a patch of an image; 0: the data's, or text")
+    encoder_layers: int = Field(default=0, ge=0, description="blocks of a translator's encoder; 0: `layers`")
+    attention: Literal["full", "query-key", "projected", "similarity", "distance"] = Field(
+        default="full",
+        description="the ladder to attention, and `distance`, a convolution (models/ladder.py)",
+    )
+    pooling: Literal["mean", "first", "last", "attention"] = Field(
+        default="mean", description="what speaks for a whole sequence in classification"
+    )
+    directions: Literal[1, 2] = Field(
+        default=2, description="of a recurrent net that reads a whole sequence; language models have one"
+    )
+    kv_heads: int = Field(
+        default=0, ge=0, description="key-value heads, shared by groups of queries; 0: `heads`"
+    )
+    head_width: int = Field(default=0, ge=0, description="width of a query or key; 0: `width / heads`")
+    value_width: int = Field(default=0, ge=0, description="width of a value; 0: `head_width`")
+    hidden: int = Field(
+        default=0, ge=0, description="hidden units of the feed-forward net; 0: 4 × `width` (8/3 for swiglu)"
+    )
+    norm: Literal["layer", "rms"] = Field(default="layer", description="LayerNorm or RMSNorm")
+    placement: Literal["pre", "post", "renorm", "none"] = Field(
+        default="pre", description="where the norm stands: x+f(n(x)); n(x+f(x)); x̄+f(x̄) with x̄=n(x); nowhere"
+    )
+    activation: Literal["relu", "gelu", "gelu-tanh", "relu2", "swiglu"] = Field(
+        default="gelu", description="of the feed-forward net"
+    )
+    position: Literal["learned", "sinusoidal", "rope", "alibi", "none"] = Field(
+        default="rope", description="how the order of the tokens is known"
+    )
+    qk_norm: bool = Field(
+        default=True, description="normalise queries and keys (as `norm` says) before the scores"
+    )
+    window: int | None = Field(
+        default=None,
+        ge=1,
+        description="sliding window: positions a query can see back to; of a window model its tokens, then 8",
+    )
+    residual: bool = Field(default=True, description="residual connections; off to see what they are for")
+    tied: bool = Field(default=False, description="one matrix for embedding and unembedding")
+    bias: bool = Field(default=False, description="biases in matrices and norms")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="share of activations dropped in training")
+    init: Literal["gpt2", "fan-in"] = Field(
+        default="fan-in", description="how weights start, see models/init.py"
+    )
+
+    @model_validator(mode="after")
+    def _fill(self) -> Self:
+        if self.head_width == 0 and self.width % self.heads:
+            raise ValueError(
+                f"model.width {self.width} cannot be shared by model.heads {self.heads}: choose a multiple, "
+                "or set model.head_width"
+            )
+        self.kv_heads = self.kv_heads or self.heads
+        self.head_width = self.head_width or self.width // self.heads
+        self.value_width = self.value_width or self.head_width
+        if not self.hidden:
+            wide = 8 * self.width / 3 if self.activation == "swiglu" else 4 * self.width
+            self.hidden = max(8, round(wide / 8) * 8)
+        if self.heads % self.kv_heads:
+            raise ValueError(
+                f"model.heads {self.heads} is not a multiple of model.kv_heads {self.kv_heads}: "
+                "each key-value head serves the same number of queries"
+            )
+        self.encoder_layers = self.encoder_layers or self.layers
+        if self.family == "window":
+            self.window = self.window or 8
+            if self.activation == "swiglu":
+                raise ValueError(
+                    "model.activation swiglu is a transformer's; a window model takes relu or gelu"
+                )
+        if self.family in ("rnn", "gru", "lstm") and self.directions == 2 and self.width % 2:
+            raise ValueError(f"two directions share the width: model.width {self.width} must be even")
+        if self.attention in ("query-key", "projected", "similarity") and self.width % self.heads:
+            raise ValueError(f"each head gets its share of model.width {self.width}: heads must divide it")
+        if self.attention == "similarity" and self.head_width != self.width // self.heads:
+            raise ValueError(
+                "model.attention similarity compares the tokens themselves: leave head_width out"
+            )
+        if self.position == "rope" and self.head_width % 2:
+            raise ValueError(f"rope turns pairs of features: model.head_width {self.head_width} must be even")
+        return self

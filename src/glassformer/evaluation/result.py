@@ -1,0 +1,46 @@
+"""What a measurement is, whatever was measured: numbers for a file, a line for a log, a table for a person."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Result:
+    """A measurement on one split."""
+
+    split: str
+    loss: float  # nats per target
+
+    @property
+    def criterion(self) -> float:
+        """What training keeps the lowest of."""
+        return self.loss
+
+    @property
+    def score(self) -> tuple[str, float, bool]:
+        """The number to compare by: its name, itself, and whether more of it is better."""
+        return "loss", self.loss, False
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def numbers(self) -> dict[str, float]:
+        """What a log keeps."""
+        return {k: v for k, v in self.as_dict().items() if isinstance(v, int | float)}
+
+    def table(self) -> list[tuple[str, str]]:
+        """Names and values as a person reads them."""
+        return [("split", self.split), ("loss", f"{self.loss:.4f} nats")]
+
+    def summary(self) -> str:
+        return f"loss {self.loss:.4f}"
+
+
+def wilson(right: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """Where the true share lies with 95 % confidence when `right` of `n` were right (Wilson's interval)."""
+    p = right / n
+    middle = p + z * z / (2 * n)
+    spread = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    below, above = ((middle + s * spread) / (1 + z * z / n) for s in (-1, 1))
+    return max(0.0, below), min(1.0, above)

@@ -1,0 +1,85 @@
+"""Beam search: not the best token at each step, but the best few beginnings. Handles ids, never text.
+
+    1  every beginning is continued by every token; scores are sums of log-probabilities
+    2  the best continuations go on, as many as there are beams; one that ends is set aside and keeps its beam
+    3  a sequence is done when all its beams have ended, or there is no room for more tokens
+    4  what was found is ranked by score / ((5 + length) / 6)^penalty, since sums fall with every token
+
+One beam is greedy search.
+
+Letters: B sequences to write, K beams, R = B·K rows, V vocabulary.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glassformer.models.cache import State
+
+Step = Callable[[Tensor, State], Tensor]  # new ids (R, T) and the state to scores (R, T, V)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    ids: list[int]  # without the mark that ended it
+    score: float  # log-probability, divided by the length penalty
+    ended: bool  # by the mark; else it ran out of room
+
+    @classmethod
+    def ranked(cls, ids: list[int], total: float, ended: bool, strength: float) -> "Hypothesis":
+        length = len(ids) + ended
+        return cls(ids, total / ((5 + length) / 6) ** strength, ended)
+
+
+@torch.no_grad()
+def beam_search(
+    step: Step,
+    state: State,
+    first: Tensor,
+    *,
+    beams: int,
+    tokens: int,
+    end: int | None,
+    strength: float = 0.0,
+) -> list[list[Hypothesis]]:
+    """The best sequences for each of B beginnings, best first, at most `tokens` long.
+
+    `first` (B, T) is what `step` reads before anything is written; `state` belongs to these B rows.
+    """
+    B, device = len(first), first.device
+    scores = step(first, state)[:, -1].float().log_softmax(-1)  # (B, V)
+    V = scores.shape[-1]
+    state.select(torch.arange(B, device=device).repeat_interleave(beams))
+    scores = scores.repeat_interleave(beams, dim=0)
+    total = torch.full((B, beams), float("-inf"), device=device)
+    total[:, 0] = 0.0  # at first all beams are the same, so only one may go on
+    written = torch.zeros(B, beams, 0, dtype=torch.long, device=device)
+    found: list[list[Hypothesis]] = [[] for _ in range(B)]
+    for length in range(1, tokens + 1):
+        candidates = (total[:, :, None] + scores.view(B, beams, V)).view(B, beams * V)
+        best, place = candidates.topk(min(2 * beams, beams * V), dim=-1)
+        beam, token = place // V, place % V
+        ends = torch.zeros_like(token, dtype=torch.bool) if end is None else token == end
+        for b, rank in ends.nonzero().tolist():  # in the order of their ranks
+            if rank < beams - len(found[b]) and best[b, rank] > float("-inf"):
+                ids = written[b, beam[b, rank]].tolist()
+                found[b].append(Hypothesis.ranked(ids, float(best[b, rank]), True, strength))
+        room = torch.tensor([beams - len(f) for f in found], device=device)
+        total, kept = best.masked_fill(ends, float("-inf")).topk(beams, dim=-1)
+        total = total.masked_fill(torch.arange(beams, device=device) >= room[:, None], float("-inf"))
+        source, chosen = beam.gather(1, kept), token.gather(1, kept)
+        before = written.gather(1, source[..., None].expand(-1, -1, length - 1))
+        written = torch.cat([before, chosen[..., None]], dim=-1)
+        if length == tokens or not room.any():
+            break
+        state.select((torch.arange(B, device=device)[:, None] * beams + source).flatten())
+        scores = step(chosen.view(-1, 1), state)[:, -1].float().log_softmax(-1)
+    for hypotheses, ids, sums in zip(found, written.tolist(), total.tolist(), strict=True):
+        hypotheses += [
+            Hypothesis.ranked(i, s, False, strength)
+            for i, s in zip(ids, sums, strict=True)
+            if s > float("-inf")
+        ]
+    return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in found]

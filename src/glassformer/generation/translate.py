@@ -1,0 +1,47 @@
+"""From source sentences to target sentences: batches of like length, each by beam search. Handles ids."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from glassformer.generation.beam import Hypothesis, beam_search
+from glassformer.models.model import EncoderDecoder
+from glassformer.text.batches import pad
+
+BATCH_TOKENS = 4096  # source tokens times beams that are written for at once
+
+
+@torch.no_grad()
+def translate_ids(
+    model: EncoderDecoder,
+    sources: Sequence[np.ndarray],
+    mark: int,
+    *,
+    beams: int = 4,
+    strength: float = 0.6,
+    progress: Callable[[int], None] = lambda _: None,
+) -> list[list[Hypothesis]]:
+    """For each source (ids without marks) its translations, best first."""
+    training, device = model.training, next(model.parameters()).device
+    model.eval()
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+    rows: list[int] = []
+    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+    for place, i in enumerate(order):
+        rows.append(i)
+        full = (len(rows) + 1) * (len(sources[i]) + 1) * beams > BATCH_TOKENS
+        if not full and place < len(order) - 1:
+            continue
+        ids, keys = (torch.from_numpy(x).to(device) for x in pad([np.append(sources[r], mark) for r in rows]))
+        room = 2 * ids.shape[1] + 20
+        room = room if model.limit is None else min(room, model.limit)
+        state = model.start(ids, keys, room)
+        first = torch.full((len(rows), 1), mark, device=device)
+        best = beam_search(model.decode, state, first, beams=beams, tokens=room, end=mark, strength=strength)
+        for r, hypotheses in zip(rows, best, strict=True):
+            found[r] = hypotheses
+        progress(len(rows))
+        rows = []
+    model.train(training)
+    return found

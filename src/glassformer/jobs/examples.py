@@ -1,0 +1,69 @@
+"""What the jobs on examples share: they are read into memory and turned into ids, split by split."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import DataConfig, Settings
+from glassformer.errors import DataError
+from glassformer.jobs.job import Job
+from glassformer.text.examples import Example, Examples, label_names
+from glassformer.text.shards import Progress, tokenizer_fingerprint
+from glassformer.text.tokenizer import Tokenizer
+
+LEAST_EXAMPLES = 8
+
+
+class ExamplesJob(Job):
+    source: Examples
+
+    def __init__(
+        self, source: Any, tokenizer: Tokenizer | None, data: DataConfig, progress: Progress = lambda _: None
+    ):
+        self.source, self.tokenizer = source, tokenizer
+        self.labels = data.labels or self._labels()
+        self._encoded: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+
+    def _labels(self) -> list[str]:
+        return label_names(self.source.require("train", LEAST_EXAMPLES))
+
+    @abstractmethod
+    def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
+        """An example in numbers: input and output."""
+
+    def encoded(self, split: str, context: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """All examples of a split, cut to what the model can see."""
+        if split not in self._encoded:
+            self._encoded[split] = [self.encode(e) for e in self.source.require(split)]
+        return [(x[:context], y[:context] if y.ndim else y) for x, y in self._encoded[split]]
+
+    def ids(self, text: str) -> list[int]:
+        assert self.tokenizer is not None
+        return self.tokenizer.encode(text)
+
+    @property
+    def mark(self) -> int:
+        if self.tokenizer is None or self.tokenizer.end_of_text is None:
+            raise DataError("this tokenizer has no end-of-text mark, which begins every sequence here")
+        return self.tokenizer.end_of_text
+
+    def settings(self) -> Settings:
+        """The longest training example decides how much a model must be able to see."""
+        self.source.require("train", LEAST_EXAMPLES)
+        vocab = {} if self.tokenizer is None else {"vocab": len(self.tokenizer)}
+        labels = {"labels": len(self.labels)} if self.labels else {}
+        return {"model": {**vocab, **labels}, "data": {"labels": self.labels}}
+
+    def lengths(self) -> np.ndarray:
+        """How long the sequences of the training split are, the longer side of each."""
+        return np.array([max(len(x), y.size) + 1 for x, y in self.encoded("train", 1 << 30)])
+
+    def describe(self) -> str:
+        counts = ", ".join(f"{len(e):,} {split}" for split, e in self.source.splits.items())
+        kinds = f", {len(self.labels)} labels" if self.labels else ""
+        return f"{self.source.name}, {counts}{kinds} ({self.source.rule})"
+
+    def facts(self) -> dict[str, Any]:
+        seal = {"tokenizer_fingerprint": tokenizer_fingerprint(self.tokenizer)} if self.tokenizer else {}
+        return {**seal, "examples": {split: len(e) for split, e in self.source.splits.items()}}

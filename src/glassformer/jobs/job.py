@@ -1,0 +1,71 @@
+"""A job: a task bound to its data and its tokenizer. All that training and measuring ask, in one interface.
+
+The parts stand in the folders of the flow (text, models, tasks, evaluation, generation); a job joins those that
+belong to one task, so that nothing else needs to ask which task it is.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from torch import nn
+
+from glassformer.config import Config, DataConfig, Settings
+from glassformer.evaluation.result import Result
+from glassformer.tasks.task import Task
+from glassformer.text.examples import Examples
+from glassformer.text.shards import Progress
+from glassformer.text.sources import Corpus
+from glassformer.text.tokenizer import END_OF_TEXT, Tokenizer
+
+
+class Job(ABC):
+    name: ClassVar[str]
+    specials: ClassVar[tuple[str, ...]] = (END_OF_TEXT,)  # what its tokenizer must know
+    source: Corpus | Examples
+
+    @staticmethod
+    @abstractmethod
+    def open(data: DataConfig) -> Corpus | Examples:
+        """The data that the settings name."""
+
+    @staticmethod
+    @abstractmethod
+    def texts(source: Any, limit: int | None = None) -> Iterator[str]:
+        """What a tokenizer learns from: the text of the training split."""
+
+    @abstractmethod
+    def __init__(
+        self, source: Any, tokenizer: Tokenizer | None, data: DataConfig, progress: Progress = lambda _: None
+    ):
+        """Turn the data into ids."""
+
+    @abstractmethod
+    def settings(self) -> Settings:
+        """What the data says about model and data: vocabulary, labels."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The data in a few words, for a person."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """The data in numbers, for data.json."""
+
+    @abstractmethod
+    def task(self, model: nn.Module, config: Config) -> Task:
+        """What is to be learned, on the training split."""
+
+    @abstractmethod
+    def evaluate(
+        self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
+    ) -> Result:
+        """Measure a model on a whole split; not `full`: only what is cheap enough to do in training."""
+
+    def sample(self, model: nn.Module, config: Config) -> str | None:
+        """Something the model makes as it is now, for a person to look at."""
+        return None
+
+    @abstractmethod
+    def floor(self, split: str) -> dict[str, Result]:
+        """What models that know next to nothing reach on the same split."""

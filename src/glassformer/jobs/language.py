@@ -1,0 +1,142 @@
+"""Language modelling, and its masked sister: text, shards, likelihood."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from glassformer.config import Config, DataConfig, Settings
+from glassformer.errors import UsageError
+from glassformer.evaluation.classification import Classification, classification, evaluate_masked
+from glassformer.evaluation.likelihood import Likelihood, evaluate_likelihood
+from glassformer.evaluation.result import Result
+from glassformer.generation.sampling import Sampler
+from glassformer.generation.stream import stream_text
+from glassformer.jobs.job import Job
+from glassformer.models.model import Encoder, LanguageModel
+from glassformer.models.ngram import NGram, usual_order
+from glassformer.tasks.language import language_modelling
+from glassformer.tasks.masked import MaskedModelling
+from glassformer.tasks.task import NOT_SCORED, Task
+from glassformer.text.datasets import open_corpus
+from glassformer.text.shards import Progress, Tokens, open_shards, require, tokenize, tokenizer_fingerprint
+from glassformer.text.sources import Corpus
+from glassformer.text.tokenizer import END_OF_TEXT, MASK, Tokenizer
+
+LEAST_TOKENS = 256  # of training text; below this there is nothing to learn
+FLOOR_TOKENS = 20_000_000  # of training text that the n-gram model counts at most
+
+
+class LanguageJob(Job):
+    name = "language"
+    source: Corpus
+
+    def __init__(
+        self, source: Any, tokenizer: Tokenizer | None, data: DataConfig, progress: Progress = lambda _: None
+    ):
+        assert tokenizer is not None
+        self.source, self.tokenizer = source, tokenizer
+        self.shards = open_shards(tokenize(source, tokenizer, progress))
+
+    @staticmethod
+    def open(data: DataConfig) -> Corpus:
+        return open_corpus(data.source, data.valid, data.test)
+
+    @staticmethod
+    def texts(source: Corpus, limit: int | None = None) -> Iterator[str]:
+        return source.texts(limit=limit)
+
+    def settings(self) -> Settings:
+        require(self.shards, "train", LEAST_TOKENS, self.source.name)
+        require(self.shards, "valid", 2, self.source.name)
+        return {"model": {"vocab": len(self.tokenizer)}}
+
+    def describe(self) -> str:
+        return (
+            f"{self.source.name}, {self.source.bytes('train') / 1e6:.2f} MB to train on ({self.source.rule})"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "tokenizer_fingerprint": tokenizer_fingerprint(self.tokenizer),
+            "tokens": {split: len(tokens) for split, tokens in self.shards.items()},
+            "bytes": {split: self.source.bytes(split) for split in self.source.splits},
+        }
+
+    def tokens(self, split: str, least: int = 2) -> Tokens:
+        return require(self.shards, split, least, self.source.name)
+
+    def task(self, model: nn.Module, config: Config) -> Task:
+        assert isinstance(model, LanguageModel)
+        tokens = self.tokens("train", config.model.context + 2)
+        return language_modelling(
+            model, tokens, config.model.context, config.training.batch, config.training.seed
+        )
+
+    def evaluate(
+        self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
+    ) -> Likelihood:
+        """Options: stride."""
+        assert isinstance(model, LanguageModel)
+        stride, context = options.get("stride"), config.model.context
+        if stride is not None and not 1 <= stride <= context:
+            raise UsageError(f"stride {stride}: expected 1 to {context}, the model's context")
+        tokens = self.tokens(split)
+        return evaluate_likelihood(
+            model, tokens, split, window=context, stride=stride, first_bytes=self._first_bytes(tokens)
+        )
+
+    def _first_bytes(self, tokens: Tokens) -> int:
+        """The bytes of the first token, which nothing predicts; none when it is a mark."""
+        first = int(tokens.read(0, 1)[0])
+        return 0 if first in self.tokenizer.specials.values() else len(self.tokenizer.token_bytes(first))
+
+    def sample(self, model: nn.Module, config: Config) -> str | None:
+        """A short text; the same seed each time, so that progress shows."""
+        assert isinstance(model, LanguageModel)
+        prompt = config.training.sample_prompt
+        sampler = Sampler(temperature=0.8, seed=config.training.seed)
+        return prompt + "".join(part for (part,) in stream_text(model, self.tokenizer, prompt, 60, sampler))
+
+    def floor(self, split: str) -> dict[str, Result]:
+        train, held_out = self.tokens("train"), self.tokens(split)
+        vocab = len(self.tokenizer)
+        order = usual_order(vocab)
+        counted = NGram(train.read(0, min(len(train), FLOOR_TOKENS)), vocab, order)
+        nats = -np.log(counted.probabilities(held_out.read(0, len(held_out)))[1:])
+        text_bytes = held_out.bytes - self._first_bytes(held_out)
+        result = Likelihood.from_nats(split, float(nats.sum()), len(nats), text_bytes, order, 1)
+        return {f"{order}-gram, Kneser-Ney": result}
+
+
+class MaskedJob(LanguageJob):
+    name = "masked"
+    specials = (END_OF_TEXT, MASK)
+
+    def _task(self, split: str, config: Config, seed: int) -> MaskedModelling:
+        mask = self.tokenizer.specials.get(MASK)
+        if mask is None:
+            raise UsageError(f"this tokenizer has no special token {MASK}: learn one, without tokenizer.file")
+        return MaskedModelling(self.tokens(split, config.model.context), config.model.context, seed, mask)
+
+    def task(self, model: nn.Module, config: Config) -> Task:
+        return self._task("train", config, config.training.seed)
+
+    def evaluate(
+        self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
+    ) -> Classification:
+        assert isinstance(model, Encoder)
+        return evaluate_masked(model, self._task(split, config, seed=0), split)
+
+    def sample(self, model: nn.Module, config: Config) -> str | None:
+        return None
+
+    def floor(self, split: str) -> dict[str, Result]:
+        """Always the most frequent token, with probabilities as frequent as in training."""
+        train, held_out = self.tokens("train"), self.tokens(split)
+        counts = np.bincount(train.read(0, len(train)), minlength=len(self.tokenizer)) + 1
+        ids = held_out.read(0, len(held_out)).astype(np.int64)
+        ids = ids[ids != NOT_SCORED]
+        nats = -np.log(counts[ids] / counts.sum())
+        return {"most frequent token": classification(split, nats, ids == counts.argmax())}

@@ -1,0 +1,86 @@
+"""Translation: sentence pairs, one vocabulary for both sides, beam search, BLEU."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from glassformer.config import Config, DataConfig
+from glassformer.evaluation.result import Result
+from glassformer.evaluation.translation import Translation, corpus_bleu, evaluate_translation
+from glassformer.generation.beam import Hypothesis
+from glassformer.generation.translate import translate_ids
+from glassformer.jobs.examples import ExamplesJob
+from glassformer.models.model import EncoderDecoder
+from glassformer.tasks.task import Task
+from glassformer.tasks.translation import Translating
+from glassformer.text.datasets import open_examples
+from glassformer.text.examples import Example, Examples
+
+
+class TranslateJob(ExamplesJob):
+    name = "translate"
+
+    @staticmethod
+    def open(data: DataConfig) -> Examples:
+        return open_examples(data.source, "translate", data.target, data.valid, data.test)
+
+    @staticmethod
+    def texts(source: Examples, limit: int | None = None) -> Iterator[str]:
+        """Both sides: one vocabulary for two languages (joint BPE)."""
+        return (f"{side}\n" for pair in source.require("train") for side in pair)
+
+    def _labels(self) -> list[str]:
+        return []
+
+    def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
+        source, target = (np.array(self.ids(text), np.int64) for text in example)
+        return source, target
+
+    def _task(self, split: str, context: int, batch: int = 1, seed: int = 0) -> Translating:
+        sources, targets = zip(*self.encoded(split, context - 1), strict=True)  # the mark needs a place too
+        return Translating(sources, targets, self.mark, batch, seed)
+
+    def task(self, model: nn.Module, config: Config) -> Task:
+        return self._task("train", config.model.context, config.training.batch, config.training.seed)
+
+    def evaluate(
+        self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
+    ) -> Translation:
+        """Options: beams, strength (of the length penalty)."""
+        assert isinstance(model, EncoderDecoder)
+        task = self._task(split, config.model.context)
+        examples = self.source.require(split)
+
+        def translate() -> list[str]:
+            found = self.translate(model, config, [source for source, _ in examples], **options)
+            return [text for ((text, _), *_) in found]
+
+        references = [target for _, target in examples]
+        return evaluate_translation(model, task, split, references, translate if full else None)
+
+    def translate(
+        self, model: EncoderDecoder, config: Config, texts: list[str], **options: Any
+    ) -> list[list[tuple[str, Hypothesis]]]:
+        """For each text its translations, best first."""
+        assert self.tokenizer is not None
+        sources = [np.array(self.ids(t), np.int64)[: config.model.context - 1] for t in texts]
+        found = translate_ids(model, sources, self.mark, **options)
+        return [[(self.tokenizer.decode(h.ids, specials=False), h) for h in best] for best in found]
+
+    def sample(self, model: nn.Module, config: Config) -> str | None:
+        assert isinstance(model, EncoderDecoder)
+        sources = [source for source, _ in self.source.require("valid")[:3]]
+        found = self.translate(model, config, sources, beams=1)
+        return "\n".join(f"{s} → {best[0][0]}" for s, best in zip(sources, found, strict=True))
+
+    def floor(self, split: str) -> dict[str, Result]:
+        """The source as it is: what is the same in both languages."""
+        examples = self.source.require(split)
+        bleu, signature = corpus_bleu(*zip(*examples, strict=True))
+        same = sum(a == b for a, b in examples) / len(examples)
+        nothing = float("nan")
+        return {
+            "the source itself": Translation(split, nothing, nothing, 0, bleu, signature, same, len(examples))
+        }

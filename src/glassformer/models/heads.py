@@ -1,0 +1,85 @@
+"""What stands on a body: labels for each position, or one for the whole sequence.
+
+Letters: B batch, T positions, C model width, N outputs.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.models.tap import Tap, off
+
+
+class Head(nn.Module):
+    """(B, T, C) to scores; `keys` (B, T) is False for padding."""
+
+    def forward(self, x: Tensor, keys: Tensor | None, tap: Tap = off) -> Tensor:
+        raise NotImplementedError
+
+
+class EachPosition(Head):
+    """Scores (B, T, N) for every position by itself: tags, or the tokens behind a mask."""
+
+    def __init__(self, width: int, outputs: int, bias: bool = True):
+        super().__init__()
+        self.linear = nn.Linear(width, outputs, bias=bias)
+
+    def forward(self, x: Tensor, keys: Tensor | None, tap: Tap = off) -> Tensor:
+        return self.linear(x)
+
+
+class Pooling(nn.Module):
+    """Which positions speak for the whole: weights (B, T) that sum to one and leave padding out."""
+
+    def forward(self, x: Tensor, keys: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class Mean(Pooling):
+    def forward(self, x: Tensor, keys: Tensor) -> Tensor:
+        return keys / keys.sum(dim=1, keepdim=True)
+
+
+class First(Pooling):
+    def forward(self, x: Tensor, keys: Tensor) -> Tensor:
+        return torch.zeros_like(keys).index_fill(1, torch.zeros(1, dtype=torch.long, device=x.device), 1.0)
+
+
+class Last(Pooling):
+    """The last position that is no padding: where a recurrent model has read everything."""
+
+    def forward(self, x: Tensor, keys: Tensor) -> Tensor:
+        last = keys.sum(dim=1, keepdim=True).long() - 1
+        return torch.zeros_like(keys).scatter(1, last, 1.0)
+
+
+class Learned(Pooling):
+    """Attention with one learned query."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.query = nn.Linear(width, 1, bias=False)
+
+    def forward(self, x: Tensor, keys: Tensor) -> Tensor:
+        scores = self.query(x).squeeze(-1) / x.shape[-1] ** 0.5
+        return scores.masked_fill(keys == 0, float("-inf")).softmax(dim=-1)
+
+
+class Whole(Head):
+    """Scores (B, N) for the sequence: the positions are pooled into one vector."""
+
+    def __init__(self, width: int, outputs: int, pooling: Pooling, dropout: float = 0.0):
+        super().__init__()
+        self.pooling = pooling
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(width, outputs)
+
+    def forward(self, x: Tensor, keys: Tensor | None, tap: Tap = off) -> Tensor:
+        there = x.new_ones(x.shape[:2]) if keys is None else keys.to(x.dtype)
+        weights = tap("pool", self.pooling(x, there))
+        pooled = torch.einsum("bt,btc->bc", weights.to(x.dtype), x)
+        return self.linear(self.dropout(tap("pooled", pooled)))
+
+
+def make_pooling(kind: str, width: int) -> Pooling:
+    kinds = {"mean": Mean, "first": First, "last": Last}
+    return Learned(width) if kind == "attention" else kinds[kind]()

@@ -1,0 +1,181 @@
+"""Recurrent models: what is known of the past is one vector, carried from position to position.
+
+    x₁ ──► cell ──► x₂ ──► cell ──► …      one step after the other, in time linear in T
+            ▲  h₁ ───────►▲  h₂ ───►
+
+The state can be carried from one piece of a text to the next, so such a model has no limit of context; gradients
+end where a piece begins (truncated back-propagation). Two directions read the sequence from both ends, which only
+makes sense where all of it is there: for classifying, tagging and encoding.
+
+Letters: B batch, T positions, C model width, H hidden width of a direction.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.models.cache import Memory
+from glassformer.models.cells import CELLS, Parts, unroll
+from glassformer.models.model import Body, LanguageModel
+from glassformer.models.tap import Tap, inside, off
+from glassformer.models.transformer import make_cross
+
+if TYPE_CHECKING:
+    from glassformer.config import ModelConfig
+
+FUSED = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+
+
+class RecurrentState:
+    """The hidden state of every layer, None before the first position."""
+
+    def __init__(self, layers: int, memory: Memory | None = None):
+        self.layers: list[Parts | None] = [None] * layers
+        self.length, self.memory = 0, memory
+
+    def select(self, rows: Tensor) -> None:
+        self.layers = [None if parts is None else tuple(p[rows] for p in parts) for parts in self.layers]
+        if self.memory is not None:
+            self.memory = self.memory.select(rows)
+
+    def detach(self) -> None:
+        self.layers = [None if parts is None else tuple(p.detach() for p in parts) for parts in self.layers]
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {f"{i}.{j}": p for i, parts in enumerate(self.layers) for j, p in enumerate(parts or ())}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        for i in range(len(self.layers)):
+            parts = [p for name, p in sorted(tensors.items()) if name.startswith(f"{i}.")]
+            self.layers[i] = tuple(parts) or None
+
+
+class Recurrence(nn.Module):
+    """One layer in one direction, with a learned initial state."""
+
+    def __init__(self, kind: str, inputs: int, hidden: int):
+        super().__init__()
+        self.cell, self.gates, parts = CELLS[kind]
+        self.fused = FUSED[kind](inputs, hidden, batch_first=True)
+        self.start = nn.ParameterList(nn.Parameter(torch.zeros(hidden)) for _ in range(parts))
+        if kind == "lstm":  # it remembers at first, until it has learned what to forget
+            with torch.no_grad():
+                self.fused.bias_ih_l0[hidden : 2 * hidden].fill_(1.0)
+
+    def fused_parts(self) -> dict[Tensor, tuple[int, ...]]:
+        rows = (self.fused.hidden_size,) * self.gates
+        return {self.fused.weight_ih_l0: rows, self.fused.weight_hh_l0: rows}
+
+    def begin(self, batch: int) -> Parts:
+        return tuple(s.expand(batch, -1) for s in self.start)
+
+    def forward(self, x: Tensor, state: Parts) -> tuple[Tensor, Parts]:
+        """Outputs (B, T, H) and the state after the last position, by PyTorch's fused kernel."""
+        given = [p.to(x.dtype)[None].contiguous() for p in state]
+        outputs, after = self.fused(x, tuple(given) if len(given) > 1 else given[0])
+        return outputs, tuple(p[0] for p in after) if len(given) > 1 else (after[0],)
+
+    def by_formula(self, x: Tensor, state: Parts) -> tuple[Tensor, Parts]:
+        """The same, cell by cell. Twin of `forward`."""
+        f = self.fused
+        return unroll(self.cell, x, state, f.weight_ih_l0, f.weight_hh_l0, f.bias_ih_l0, f.bias_hh_l0)
+
+
+class RecurrentStack(Body):
+    """Embedding and recurrent layers; with two directions each has half of the width.
+
+    In the decoder of a translator, the last layer's output looks into the memory, and both are joined:
+    tanh(W [context; h]). The state there starts from the mean of the memory.
+    """
+
+    compiles = False  # the fused kernels are opaque to it
+
+    def __init__(
+        self,
+        config: "ModelConfig",
+        embedding: nn.Module,
+        layers: int | None = None,
+        directions: int = 1,
+        cross: bool = False,
+    ):
+        super().__init__()
+        self.limit, self.width = None, config.width
+        self.embedding_std = config.width**-0.5
+        self.embedding = embedding
+        self.dropout = nn.Dropout(config.dropout)
+        hidden = config.width // directions
+        self.blocks = nn.ModuleList(
+            nn.ModuleList(Recurrence(config.family, config.width, hidden) for _ in range(directions))
+            for _ in range(layers or config.layers)
+        )
+        self.cross = make_cross(config) if cross else None
+        if cross:
+            self.combine = nn.Linear(2 * config.width, config.width)
+            parts = CELLS[config.family][2]
+            self.bridge = nn.ModuleList(
+                nn.Linear(config.width, parts * config.width) for _ in range(config.layers)
+            )
+
+    def forward(
+        self,
+        inputs: Tensor,
+        keys: Tensor | None = None,
+        state: RecurrentState | None = None,
+        tap: Tap = off,
+        memory: Memory | None = None,
+    ) -> Tensor:
+        state = state if state is not None else self.new_state(len(inputs), memory=memory)
+        x = tap("embed", self.dropout(self.embedding(inputs)))
+        backwards = _reversal(inputs.shape[1], keys, x.device) if len(self._directions(0)) == 2 else None
+        for i in range(len(self.blocks)):
+            forward, *backward = self._directions(i)
+            out, after = forward(x, state.layers[i] or self._begin(i, len(x), state.memory))
+            state.layers[i] = after
+            for layer in backward:
+                assert backwards is not None
+                other, _ = layer(_reorder(x, backwards), layer.begin(len(x)))
+                out = torch.cat([out, _reorder(other, backwards)], dim=-1)
+            x = tap(f"{i}.resid", self.dropout(out))
+        state.length += inputs.shape[1]
+        if self.cross is not None and state.memory is not None:
+            context = self.cross(x, state.memory, None, inside(tap, "cross"))
+            x = torch.tanh(self.combine(torch.cat([context, x], dim=-1)))
+        return tap("final", x)
+
+    def new_state(
+        self, batch: int, capacity: int | None = None, memory: Memory | None = None
+    ) -> RecurrentState:
+        return RecurrentState(len(self.blocks), memory)
+
+    def _directions(self, i: int) -> list[Recurrence]:
+        return list(self.blocks[i].children())  # type: ignore[return-value]
+
+    def _begin(self, i: int, batch: int, memory: Memory | None) -> Parts:
+        if self.cross is None or memory is None:
+            return self._directions(i)[0].begin(batch)
+        values, keys = memory.values, memory.keys
+        weights = values.new_ones(values.shape[:2]) if keys is None else keys.to(values.dtype)
+        mean = torch.einsum("bs,bsc->bc", weights / weights.sum(dim=1, keepdim=True), values)
+        return tuple(torch.tanh(self.bridge[i](mean)).split(self.width, dim=-1))
+
+
+class Recurrent(LanguageModel):
+    """A recurrent language model: plain, GRU or LSTM, as `config.family` says."""
+
+    def __init__(self, config: "ModelConfig"):
+        body = RecurrentStack(config, nn.Embedding(config.vocab, config.width))
+        super().__init__(body, config)
+
+
+def _reversal(T: int, keys: Tensor | None, device: torch.device) -> Tensor:
+    """Where each position of each sequence goes when its tokens are reversed and its padding stays: (B or 1, T)."""
+    place = torch.arange(T, device=device)[None]
+    if keys is None:
+        return T - 1 - place
+    length = keys.sum(dim=1, keepdim=True)
+    return torch.where(place < length, length - 1 - place, place)
+
+
+def _reorder(x: Tensor, index: Tensor) -> Tensor:
+    return x.gather(1, index[..., None].expand(len(x), -1, x.shape[-1]))

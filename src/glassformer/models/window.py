@@ -1,0 +1,87 @@
+"""The fixed-window language model: the last n tokens, side by side, through a feed-forward net.
+
+    embeddings of the last n tokens, concatenated ──► layer ──► … ──► one vector ──► scores
+
+What lies further back does not exist for it, and each place in the window has weights of its own: what was
+learned of a word in one place is not known in the next. That is what recurrence and attention mended.
+
+Letters: B batch, T positions, C model width, M hidden width, n window.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.models.cache import Memory
+from glassformer.models.layers import ACTIVATIONS
+from glassformer.models.model import Body, LanguageModel
+from glassformer.models.tap import Tap, off
+
+if TYPE_CHECKING:
+    from glassformer.config import ModelConfig
+
+
+class WindowState:
+    """The embeddings of the last n − 1 tokens; before the first token there are zeros."""
+
+    def __init__(self, before: Tensor):
+        self.before, self.length = before, 0
+
+    def select(self, rows: Tensor) -> None:
+        self.before = self.before[rows]
+
+    def detach(self) -> None:
+        self.before = self.before.detach()
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"before": self.before}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        self.before = tensors["before"]
+
+
+class WindowNet(Body):
+    def __init__(self, config: "ModelConfig", embedding: nn.Module):
+        super().__init__()
+        assert config.window is not None
+        self.limit, self.n, self.width = None, config.window, config.width
+        self.embedding_std = 1.0
+        self.embedding = embedding
+        self.activation = ACTIVATIONS[config.activation]
+        self.dropout = nn.Dropout(config.dropout)
+        sizes = [config.window * config.width, *[config.hidden] * config.layers]
+        self.blocks = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.down = nn.Linear(config.hidden, config.width)
+
+    def forward(
+        self,
+        inputs: Tensor,
+        keys: Tensor | None = None,
+        state: WindowState | None = None,
+        tap: Tap = off,
+        memory: Memory | None = None,
+    ) -> Tensor:
+        state = state if state is not None else self.new_state(len(inputs))
+        x = self.embedding(inputs)
+        if keys is not None:
+            x = x * keys[..., None]
+        x = tap("embed", self.dropout(x))  # (B, T, C)
+        seen = torch.cat([state.before, x], dim=1)  # (B, n − 1 + T, C)
+        state.before = seen[:, seen.shape[1] - (self.n - 1) :]
+        state.length += inputs.shape[1]
+        h = seen.unfold(1, self.n, 1).transpose(2, 3).flatten(2)  # (B, T, n·C)
+        for i, layer in enumerate(self.blocks):
+            h = tap(f"{i}.mlp_hidden", self.dropout(self.activation(layer(h))))
+        return tap("final", self.down(h))
+
+    def new_state(self, batch: int, capacity: int | None = None, memory: Memory | None = None) -> WindowState:
+        return WindowState(self.down.weight.new_zeros(batch, self.n - 1, self.width))
+
+
+class Window(LanguageModel):
+    """The fixed-window feed-forward language model."""
+
+    def __init__(self, config: "ModelConfig"):
+        body = WindowNet(config, nn.Embedding(config.vocab, config.width))
+        super().__init__(body, config)

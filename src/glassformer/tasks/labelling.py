@@ -1,0 +1,52 @@
+"""Labels: one for a whole sequence (classification), or one for each position (tagging).
+
+Letters: B batch, T positions, N labels.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.models.tap import Tap, off
+from glassformer.tasks.task import NOT_SCORED, Batch, Stateless, cross_entropy
+from glassformer.text.batches import Buckets, pad
+
+
+class Labelling(Stateless):
+    """`inputs` are ids (T) or patches (T, P); `labels` are arrays, () for the whole or (T) for each position."""
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[np.ndarray],
+        labels: Sequence[np.ndarray],
+        batch: int = 1,
+        seed: int = 0,
+    ):
+        self.name, self.inputs, self.labels = name, inputs, labels
+        self.lengths = [len(x) for x in inputs]
+        self.buckets = Buckets(self.lengths, batch, seed)
+
+    def batch(self, first: int, count: int) -> Batch:
+        return self.collate(self.buckets.rows(first, count))
+
+    def collate(self, rows: Sequence[int]) -> Batch:
+        """These examples as one batch: padded, with a mask that says what is padding."""
+        inputs, keys = pad([self.inputs[i] for i in rows])
+        labels = [self.labels[i] for i in rows]
+        targets = pad(labels, fill=NOT_SCORED)[0] if labels[0].ndim else np.stack(labels)
+        arrays = {"inputs": inputs, "keys": keys, "targets": targets}
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def targets(self, batch: Batch) -> int:
+        return int((batch["targets"] != NOT_SCORED).sum())
+
+    def logits(self, model: Callable[..., Tensor], batch: Batch, tap: Tap = off) -> Tensor:
+        return model(batch["inputs"], batch["keys"], tap=tap)
+
+    def loss(
+        self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
+    ) -> Tensor:
+        return cross_entropy(self.logits(model, batch, tap), batch["targets"], smoothing)
