@@ -90,11 +90,17 @@ def step_times(rounds: int) -> None:
     """Milliseconds per step of the recipe and of the peer, measured in turns."""
     import torch
 
-    from glassformer.config import build
+    from glassformer.config import DataConfig, build
+    from glassformer.jobs.language import LanguageJob
     from glassformer.settings import load_recipe, merge
     from glassformer.sizing import measure_step
+    from glassformer.text.datasets import open_corpus
+    from glassformer.text.load import train_tokenizer
 
-    recipe = merge(load_recipe(RECIPE), {"model": {"vocab": 67}})
+    corpus = open_corpus("shakespeare")
+    tokenizer = train_tokenizer("char", corpus.texts(), 512)
+    job = LanguageJob(corpus, tokenizer, DataConfig())
+    recipe = merge(load_recipe(RECIPE), job.settings())
     nested: Settings = {}
     for key, value in PEER.items():
         section, _, field = key.partition(".")
@@ -103,7 +109,7 @@ def step_times(rounds: int) -> None:
     times: dict[str, list[float]] = {name: [] for name in configs}
     for _ in range(rounds):
         for name, config in configs.items():
-            times[name].append(1000 * measure_step(config, torch.device("cpu"), repeats=20))
+            times[name].append(1000 * measure_step(job, config, torch.device("cpu"), repeats=20))
     for name, values in times.items():
         print(f"{name}: {statistics.median(values):.1f} ms/step (best {min(values):.1f})")  # noqa: T201
     ratio = statistics.median(times["recipe"]) / statistics.median(times["peer"])

@@ -39,8 +39,24 @@ def test_commands_and_flags_are_a_decision() -> None:
 
     walk(get_command(app), "")
     assert found == {
-        "train": sorted(["SOURCE", "--task", "--recipe", "--out", "--init", "--set", "--resume", "--json"]),
-        "eval": sorted(["RUN", "--data", "--split", "--stride", "--json"]),
+        "train": sorted(
+            [
+                "SOURCE",
+                "--task",
+                "--target",
+                "--recipe",
+                "--out",
+                "--init",
+                "--set",
+                "--sweep",
+                "--resume",
+                "--json",
+            ]
+        ),
+        "eval": sorted(["RUN", "--data", "--split", "--stride", "--beams", "--errors", "--pairs", "--json"]),
+        "compare": sorted(["RUNS", "--html", "--json"]),
+        "translate": sorted(["RUN", "TEXT", "--beams", "--penalty", "--json"]),
+        "classify": sorted(["RUN", "TEXT", "--json"]),
         "generate": sorted(
             [
                 "RUN",
@@ -52,6 +68,7 @@ def test_commands_and_flags_are_a_decision() -> None:
                 "--min-p",
                 "--greedy",
                 "--stop",
+                "--beams",
                 "--n",
                 "--seed",
                 "--json",
@@ -123,7 +140,7 @@ def test_importing_the_package_loads_nothing() -> None:
         (["train", "text.txt", "--init", "nowhere"], 1, "nowhere does not exist"),
         (["train", "text.txt", "--set", "training.freeze=[nothing]"], 2, "starts with 'nothing'"),
         (["train", "text.txt", "--set", "training.lr=.inf"], 2, "training.lr: Input should be a finite"),
-        (["train", "text.txt", "--set", "model.vocab=5"], 2, "model.vocab 5: the tokenizer has"),
+        (["train", "text.txt", "--set", "model.vocab=5"], 2, "model.vocab 5: the data has"),
         (["train", "text.txt", "--out", "."], 1, "exists already"),
         (["eval", "nowhere"], 1, "nowhere does not exist. Train one"),
         (["eval", "."], 1, "has no config.yaml"),

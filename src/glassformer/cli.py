@@ -1,11 +1,12 @@
 """The command line: one function per command. Heavy imports stand inside them, so that --help is instant."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from glassformer import console
 from glassformer.cli_tokenizer import tokenizer_app
+from glassformer.cli_use import use_app
 
 app = typer.Typer(
     name="glassformer",
@@ -16,6 +17,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+app.add_typer(use_app)  # without a name: generate, translate and classify stand beside the others
 app.add_typer(tokenizer_app, name="tokenizer")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
@@ -31,7 +33,11 @@ RunPath = Annotated[str, typer.Argument(metavar="RUN", help="A run directory.", 
 
   glassformer train shakespeare --recipe shakespeare-char-small
 
-  glassformer train my.txt --set model.layers=6 --set training.steps=2000
+  glassformer train reviews.tsv --task classify     text and label in two columns
+
+  glassformer train book.en --target book.de        parallel texts, line by line
+
+  glassformer train my.txt --sweep model.layers=2,4,6 --sweep training.seed=0,1
 
   glassformer train my.txt --out runs/mine --resume""",
 )
@@ -40,10 +46,17 @@ def train(
     source: Annotated[
         str | None,
         typer.Argument(
-            help="File, folder, - for standard input, or a data set: pydocs, shakespeare, wikitext-2."
+            help="File, folder, - for standard input, or a data set: pydocs, shakespeare, wikitext-2 (text); "
+            "sst2, docstrings, digits (labels); pycode (tags); multi30k, dates (pairs)."
         ),
     ] = None,
-    task: Annotated[str, typer.Option(help="What is learned: language.")] = "language",
+    task: Annotated[
+        str | None,
+        typer.Option(help="language, masked, classify, tag or translate; as the source has it if not given."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The other language of a parallel text, line by line.")
+    ] = None,
     recipe: Annotated[str | None, typer.Option(help="Tested settings by name, or a YAML file.")] = None,
     out: Annotated[str | None, typer.Option(help="The run directory to make.")] = None,
     init: Annotated[str | None, typer.Option(help="Start from the weights of this run.")] = None,
@@ -51,39 +64,54 @@ def train(
         list[str] | None,
         typer.Option("--set", help="A setting, key=value; repeatable. docs/settings.md lists them."),
     ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(help="key=a,b,c: train one run for each; repeatable, then every combination."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run where it stopped.")] = False,
     json_: Json = False,
 ) -> None:
-    """Train a model on text; without SOURCE, on the manual and docstrings that come with Python."""
-    import json
-
+    """Train a model; without SOURCE, on the manual and docstrings that come with Python."""
     from glassformer.pipeline import train as train_run
-    from glassformer.settings import merge, parse_overrides
+    from glassformer.settings import load_variants, parse_overrides
+    from glassformer.sweep import compare_runs, parse_sweep, show_table, sweep_runs
     from glassformer.training.display import Terminal
 
-    settings = merge({"task": task}, parse_overrides(set_ or []))
-    run = train_run(
-        source,
-        recipe=recipe,
-        out=out,
-        init=init,
-        resume=resume,
-        settings=settings,
-        display=Terminal(console.error_console()),
-    )
-    result: dict[str, Any] = json.loads((run.path / "result.json").read_text(encoding="utf-8"))
+    display = Terminal(console.error_console())
+    options = {"task": task, "target": target, "recipe": recipe, "init": init, "resume": resume}
+    settings = parse_overrides(set_ or [])
+    grid = parse_sweep(sweep or [])
+    variants = load_variants(recipe) if recipe else {}
+    if grid or variants:
+        runs = sweep_runs(source, grid, variants, out=out, settings=settings, display=display, **options)
+        rows = compare_runs(runs)
+        console.put_json(rows.as_json()) if json_ else console.put(show_table(rows))
+        return
+    run = train_run(source, out=out, settings=settings, display=display, **options)
+    result = run.result
     if json_:
         console.put_json({"run": str(run.path), **result})
         return
-    valid = result["valid"]
+    floor = "; ".join(f"{name} {value:.4g}" for name, value in result["floor_scores"].items())
     console.put(
-        f"Validation: perplexity {valid['perplexity']:.2f}, {valid['bits_per_byte']:.4f} bits per byte, "
-        f"loss {valid['loss']:.4f} nats per token (best at step {result['best_step']}).\n"
-        f"Trained {result['parameters']:,} parameters on {result['tokens']:,} tokens in "
+        f"Validation: {result['summary']} (best at step {result['best_step']}).\n"
+        f"The floor, {result['score']['name']}: {floor}.\n"
+        f"Trained {result['parameters'] - result['frozen']:,} parameters on {result['tokens']:,} tokens in "
         f"{result['seconds']:.0f} s, {result['tokens_per_second']:,.0f} tokens/s.\n"
-        f"Everything is in {run.path}: model.safetensors, tokenizer.json, metrics.jsonl, loss.png.\n"
-        f'Talk to it: glassformer generate {run.path} "your words"'
+        f"Everything is in {run.path}: model.safetensors, metrics.jsonl, loss.png.\n"
+        f"{_next_step(run.config.task, str(run.path))}"
     )
+
+
+def _next_step(task: str, run: str) -> str:
+    """What to do with a new run."""
+    return {
+        "language": f'Talk to it: glassformer generate {run} "your words"',
+        "translate": f'Use it: glassformer translate {run} "your words"',
+        "classify": f'Use it: glassformer classify {run} "your words"',
+        "tag": f'Use it: glassformer classify {run} "your words"',
+        "masked": f"Build on it: glassformer train DATA --task classify --init {run}",
+    }[task]
 
 
 @app.command(
@@ -94,92 +122,83 @@ def train(
 
   glassformer eval runs/mine --split test --json
 
-  glassformer eval runs/mine --data other.txt --stride 32""",
+  glassformer eval runs/mine --data other.txt --stride 32
+
+  glassformer eval runs/mine --errors                 where it goes wrong
+
+  glassformer eval runs/mine --pairs pairs.tsv        a bias probe: sentences that differ in one word""",
 )
 @console.command
 def evaluate(
     run: RunPath,
     data: Annotated[
-        str | None, typer.Option(help="Other text; a file or folder is scored whole.", show_default=False)
+        str | None, typer.Option(help="Other data; a file or folder is scored whole.", show_default=False)
     ] = None,
     split: Annotated[str, typer.Option(help="valid or test (or train).")] = "valid",
     stride: Annotated[
         int | None, typer.Option(help="How far the window moves on; the context if not given.")
     ] = None,
+    beams: Annotated[int | None, typer.Option(min=1, help="Of the search, for translations; 4.")] = None,
+    errors: Annotated[bool, typer.Option("--errors", help="Also show where the model goes wrong.")] = False,
+    pairs: Annotated[
+        str | None, typer.Option(help="Score pairs of sentences (two columns, .tsv); `default`: our own.")
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Measure a run on a whole split: loss, perplexity and bits per byte."""
+    """Measure a run on a whole split: perplexity and bits per byte, accuracy, or BLEU."""
     from glassformer.errors import UsageError
     from glassformer.run import load
 
     if split not in ("train", "valid", "test"):
         raise UsageError(f"--split {split}: expected valid, test or train")
-    result = load(run).evaluate(split, data, stride, warn=lambda text: console.note(f"Warning: {text}"))
-    if json_:
-        console.put_json(result.as_dict())
+    opened = load(run)
+    if pairs is not None:
+        from glassformer.bias import probe
+
+        found = probe(opened, pairs)
+        console.put_json(found.as_dict()) if json_ else console.put(found.show())
         return
-    console.put(
-        f"split          {result.split}\n"
-        f"loss           {result.loss:.4f} nats per token\n"
-        f"perplexity     {result.perplexity:.3f}\n"
-        f"bits per byte  {result.bits_per_byte:.4f}\n"
-        f"tokens, bytes  {result.tokens:,} predicted, {result.bytes:,} of text\n"
-        f"window, stride {result.window}, {result.stride} tokens"
-    )
+
+    def warn(text: str) -> None:
+        console.note(f"Warning: {text}")
+
+    options = {name: value for name, value in (("stride", stride), ("beams", beams)) if value is not None}
+    result = opened.evaluate(split, data, warn=warn, **options)
+    mistakes = opened.mistakes(split, data, **options) if errors else None
+    if json_:
+        extra = {"errors": mistakes.as_dict()} if mistakes else {}
+        console.put_json({**result.as_dict(), **extra})
+        return
+    for name, value in result.table():
+        console.put(f"{name:<14} {value}")
+    if mistakes:
+        console.put("\n" + mistakes.show())
 
 
 @app.command(
     epilog="""Examples:
 
-  glassformer generate runs/mine "Once upon a time"
+  glassformer compare runs/lstm runs/transformer
 
-  glassformer generate runs/mine "ROMEO:" --temperature 0.8 --top-p 0.95 --n 3
-
-  glassformer generate runs/mine "def " --greedy --stop "\\n\\n" """,
+  glassformer compare runs/* --html compare.html""",
 )
 @console.command
-def generate(
-    run: RunPath,
-    prompt: Annotated[str, typer.Argument(help="What to go on from; - reads standard input.")] = "",
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens to write at most.")] = 200,
-    temperature: Annotated[float, typer.Option(help="Below 1 safer, above 1 wilder.")] = 0.8,
-    top_k: Annotated[int | None, typer.Option(help="Choose among the K best.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Choose among the best that reach P together.")] = None,
-    min_p: Annotated[
-        float | None, typer.Option(help="Choose among those at least P times as likely as the best.")
+def compare(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN…", help="Run directories.", show_default=False)],
+    html: Annotated[
+        str | None, typer.Option(help="Write table and curves to this .html (or .svg, .png) file.")
     ] = None,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Always the best.")] = False,
-    stop: Annotated[
-        list[str] | None, typer.Option(help="End before this text; repeatable; \\n is a new line.")
-    ] = None,
-    n: Annotated[int, typer.Option("--n", min=1, help="How many texts.")] = 1,
-    seed: Annotated[int | None, typer.Option(help="For the same text again.")] = None,
     json_: Json = False,
 ) -> None:
-    """Let a run write: one token at a time, each fed back in."""
-    import sys
-
-    from glassformer.generation.sampling import Sampler
+    """Runs side by side: parameters, tokens, score, speed, time; the curves in one plot."""
     from glassformer.run import load
+    from glassformer.sweep import compare_runs, show_table
 
-    if prompt == "-":
-        prompt = sys.stdin.read()
-    sampler = Sampler(0.0 if greedy else temperature, top_k, top_p, min_p, seed)
-    stops = [s.replace("\\n", "\n") for s in stop or []]
-    opened = load(run)
-    parts = opened.stream(prompt, tokens, sampler=sampler, n=n, stop=stops)
-    if n == 1 and not json_:  # on the terminal as it is written
-        console.put(prompt, end="")
-        for (part,) in parts:
-            console.put(part, end="")
-        console.put("")
-        return
-    texts = ["".join(pieces) for pieces in zip(*parts, strict=True)]
-    if json_:
-        console.put_json({"prompt": prompt, "texts": texts, "seed": seed})
-        return
-    for number, text in enumerate(texts, start=1):
-        console.put(f"--- {number} ---\n{prompt}{text}")
+    rows = compare_runs([load(run) for run in runs])
+    if html:
+        rows.save(html)
+        console.note(f"Wrote {html}.")
+    console.put_json(rows.as_json()) if json_ else console.put(show_table(rows))
 
 
 def main() -> None:

@@ -92,6 +92,12 @@ class TrainingConfig(Section):
         default=0.0, ge=0, le=1, description="where the decay ends, as a share of the peak"
     )
     clip: float = Field(default=1.0, ge=0, description="largest gradient norm; 0: none")
+    token_dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of input tokens hidden in training (classify, tag, translate)",
+    )
     label_smoothing: float = Field(
         default=0.0, ge=0, lt=1, description="share of the target spread over all entries"
     )
@@ -144,7 +150,7 @@ class Config(Section):
     format_version: int = Field(default=FORMAT_VERSION, description="of the run directory")
     task: Literal["language", "masked", "classify", "tag", "translate"] = Field(
         default="language",
-        description="what is learned: the next token, hidden tokens, a label of a text, of each word, another language",
+        description="what is learned: next tokens, hidden tokens, labels of texts or of words, translations",
     )
     data: DataConfig = DataConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()

@@ -20,7 +20,7 @@ class Section(BaseModel):
 class ModelConfig(Section):
     family: Family = Field(
         default="transformer",
-        description="transformer; what came before: rnn, gru, lstm; window (a feed-forward net on the last tokens)",
+        description="transformer; rnn, gru, lstm; window (a feed-forward net on the last tokens)",
     )
     layers: int = Field(default=4, ge=1, le=10_000, description="blocks, or layers of a recurrent net")
     heads: int = Field(default=4, ge=1, description="attention heads per block")
@@ -76,6 +76,8 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _fill(self) -> Self:
+        if self.family != "transformer" and self.width % self.heads:
+            self.heads = 1  # only a translator's look into its source has heads there
         if self.head_width == 0 and self.width % self.heads:
             raise ValueError(
                 f"model.width {self.width} cannot be shared by model.heads {self.heads}: choose a multiple, "
@@ -107,6 +109,6 @@ class ModelConfig(Section):
             raise ValueError(
                 "model.attention similarity compares the tokens themselves: leave head_width out"
             )
-        if self.position == "rope" and self.head_width % 2:
+        if self.family == "transformer" and self.position == "rope" and self.head_width % 2:
             raise ValueError(f"rope turns pairs of features: model.head_width {self.head_width} must be even")
         return self

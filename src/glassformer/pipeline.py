@@ -7,23 +7,25 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer.config import Config, Settings, build, coerce
+from glassformer.config import Config, Settings, build, flatten
 from glassformer.errors import RunError, UsageError
 from glassformer.files import write_atomically, writing
+from glassformer.given import default_name, gather
 from glassformer.jobs.find import JOBS
 from glassformer.jobs.job import Job
+from glassformer.models.cost import operations_per_token
 from glassformer.models.make import make_model
 from glassformer.models.model import Body, parameter_count
 from glassformer.run import Run
-from glassformer.settings import continued_config, load_recipe, merge, save_config
+from glassformer.settings import continued_config, merge, save_config
 from glassformer.sizing import choose_model, choose_tokenizer, measure_step
-from glassformer.text.datasets import task_of
 from glassformer.text.load import load_tokenizer, train_tokenizer
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.checkpoint import latest_checkpoint, load_matching, load_weights
 from glassformer.training.device import Precision, choose_device, compile_pays
 from glassformer.training.display import Display, Silent
-from glassformer.training.loop import Hooks, Trainer, freeze
+from glassformer.training.hooks import Hooks
+from glassformer.training.loop import Trainer, freeze
 from glassformer.training.plot import plot_losses
 
 TOKENIZER_SAMPLE = 32_000_000  # bytes of text that are enough to learn a vocabulary from
@@ -45,7 +47,8 @@ def train(
     """Train a model on `source` and return its run.
 
     `settings` are nested (`{"model": {"layers": 4}}`) or dotted (`{"model.layers": 4}`). Without a recipe,
-    all that is not set is chosen from the data and the machine. The task follows from the source unless given.
+    all that is not set is chosen from the data and the machine. The task follows from the source unless
+    given.
     """
     display = display or Silent()
     given = gather(source, task, target, recipe, settings)
@@ -55,6 +58,7 @@ def train(
     if resume:
         display.note(f"{folder} holds no run yet, so it is begun.")
     refuse_existing(folder)
+    asked = flatten(given)  # before anything is filled in
     base = Run(init) if init else None
     if base is not None:
         given = merge({"model": base.config.model.model_dump(exclude=OF_THE_DATA)}, given)
@@ -88,6 +92,7 @@ def train(
         "text_fingerprint": opened.fingerprint,
         **job.facts(),
         "init": str(base.path.resolve()) if base else None,
+        "given": asked,
     }
     write_atomically(folder / "data.json", json.dumps(record, indent=1))
     save_config(config, folder / "config.yaml")  # last: it is what makes the folder a run
@@ -177,15 +182,21 @@ def _fit(
         )
     progress = trainer.run()
     run = Run(folder, device=str(device))
+    valid, floor = job.evaluate(run.model, config, "valid"), job.floor("valid")
+    name, value, more = valid.score
     result = {
-        "valid": job.evaluate(run.model, config, "valid").as_dict(),
-        "floor": {name: found.as_dict() for name, found in job.floor("valid").items()},
+        "valid": valid.as_dict(),
+        "summary": valid.summary(),
+        "score": {"name": name, "value": value, "more_is_better": more},
+        "floor": {name: found.as_dict() for name, found in floor.items()},
+        "floor_scores": {name: found.score[1] for name, found in floor.items()},
         "best_step": progress.best_step,
         "steps": progress.step,
         "tokens": progress.tokens,
         "seconds": round(progress.seconds, 2),
         "tokens_per_second": round(progress.tokens / max(progress.seconds, 1e-9), 1),
         "parameters": parameter_count(model),
+        "operations_per_token": operations_per_token(model, config.model.context),
         "frozen": sum(p.numel() for p in model.parameters() if not p.requires_grad),
         "environment": trainer.environment,
     }
@@ -264,38 +275,3 @@ def _agreed(given: Settings, found: Settings) -> Settings:
                 + (", and set tokenizer.vocab." if name == "vocab" else ".")
             )
     return merge(given, found)
-
-
-def gather(
-    source: str | Path | None,
-    task: str | None,
-    target: str | Path | None,
-    recipe: str | None,
-    settings: Settings | None,
-) -> Settings:
-    """Everything the user said, as one nested dictionary, with task and source filled in."""
-    nested: Settings = {}
-    for key, value in (settings or {}).items():
-        section, dot, field = key.partition(".")
-        nested = merge(nested, {section: {field: value}} if dot else {key: value})
-    nested = coerce(nested, "settings")
-    tested = load_recipe(recipe) if recipe else {}
-    own: Settings = nested.get("training", {})
-    if "optimizer" in own or own.get("schedule") == "noam":  # what was tuned for another does not carry over
-        tuned = {"lr", "schedule", "warmup", "beta1", "beta2", "eps"}
-        kept = {k: v for k, v in tested.get("training", {}).items() if k not in tuned}
-        tested = {**tested, "training": kept}
-    given = merge(tested, nested)
-    data = {**given.get("data", {})}
-    if source is not None:
-        data["source"] = str(source)
-    if target is not None:
-        data["target"] = str(target)
-    data.setdefault("source", "pydocs")
-    named = task or given.get("task") or task_of(data["source"], data.get("target"))
-    return {**given, "task": named, "data": data}
-
-
-def default_name(given: Settings) -> str:
-    source = str(given["data"]["source"])
-    return "stdin" if source == "-" else Path(source).stem or "run"

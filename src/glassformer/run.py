@@ -23,6 +23,7 @@ from torch import nn
 
 from glassformer.config import Config
 from glassformer.errors import RunError, UsageError
+from glassformer.evaluation.errors import Mistakes
 from glassformer.evaluation.result import Result
 from glassformer.generation.beam import beam_search
 from glassformer.generation.sampling import Sampler
@@ -95,6 +96,19 @@ class Run:
         except (ValueError, TypeError):
             raise RunError(f"{path} is damaged: expected a JSON object.") from None
 
+    @cached_property
+    def result(self) -> dict[str, Any]:
+        """How training ended."""
+        path = self.path / "result.json"
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise RunError(
+                f"{self.path} is not finished: it has no result.json. Go on with --resume."
+            ) from None
+        except (ValueError, TypeError):
+            raise RunError(f"{path} is damaged: expected a JSON object.") from None
+
     def job(self, data: str | None = None, warn: Warn = lambda _: None) -> Job:
         """The run's task on its own data, or on `data`: any SOURCE; a file or folder is taken whole."""
         kind, settings = JOBS[self.config.task], self.config.data
@@ -131,6 +145,12 @@ class Run:
                     "it stands for: bits per byte is not comparable with that of a lossless tokenizer"
                 )
         return job.evaluate(self.model, self.config, split, **options)
+
+    def mistakes(self, split: str = "valid", data: str | None = None, **options: Any) -> Mistakes:
+        """Where the model goes wrong: its worst predictions, and tables of its losses."""
+        job = self.job(data)
+        split = "all" if "all" in job.source.splits else split
+        return job.mistakes(self.model, self.config, split, **options)
 
     def stream(
         self, prompt: str = "", tokens: int = 200, *, sampler: Sampler | None = None, **options: Any

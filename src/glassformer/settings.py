@@ -75,6 +75,18 @@ def load_recipe(name: str) -> Settings:
     return coerce(settings, f"recipe {name}")
 
 
+def load_variants(name: str) -> dict[str, Settings]:
+    """The models that a recipe sets side by side, by name; most recipes have none."""
+    path = RECIPES / f"{name}.yaml"
+    content = (
+        _read_yaml(path if path.is_file() else Path(name)) if (path.is_file() or Path(name).is_file()) else {}
+    )
+    variants = content.get("variants", {})
+    if not isinstance(variants, dict):
+        raise UsageError(f"recipe {name}: expected variants such as `lstm: {{model: {{family: lstm}}}}`")
+    return {key: coerce(settings, f"recipe {name}, {key}") for key, settings in variants.items()}
+
+
 def save_config(config: Config, path: Path) -> None:
     text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     write_atomically(path, text)

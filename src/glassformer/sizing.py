@@ -23,7 +23,8 @@ from glassformer.models.make import make_model
 from glassformer.models.model import parameter_count
 from glassformer.settings import merge
 from glassformer.training.display import Display
-from glassformer.training.loop import Hooks, Trainer
+from glassformer.training.hooks import Hooks
+from glassformer.training.loop import Trainer
 
 MINUTES = 4.0  # what a run is planned for when nothing is said
 TOKENS_PER_PARAMETER = 4
@@ -134,9 +135,9 @@ def _for_text(given: Settings, job: LanguageJob, device: torch.device) -> Sized:
 
 
 def _for_examples(given: Settings, job: ExamplesJob, device: torch.device) -> Sized:
-    """A small model that sees all but the longest examples whole, and a number of passes that the time allows."""
+    """A small model that sees all but the longest examples whole, and as many passes as the time allows."""
     training: dict[str, Any] = given.get("training", {})
-    minutes = training.get("minutes") or MINUTES
+    minutes = training.get("minutes") or MINUTES / 2
     lengths = job.lengths()
     n, longest = len(lengths), int(np.quantile(lengths, 0.995)) + 1
     layers, width = (2, 128) if device.type == "cpu" else (4, 256)
@@ -145,8 +146,11 @@ def _for_examples(given: Settings, job: ExamplesJob, device: torch.device) -> Si
         "model": {"layers": layers, "width": width, "heads": width // HEAD_WIDTH, "context": context},
         "training": {"batch": min(64, max(8, n // 20))},
     }
-    if "width" in given.get("model", {}) and "heads" not in given.get("model", {}):
-        chosen["model"]["heads"] = _heads_for(given["model"]["width"])
+    asked: dict[str, Any] = given.get("model", {})
+    if asked.get("patch"):
+        chosen["model"]["position"] = "learned"  # a place in an image is more than a distance
+    if "width" in asked and "heads" not in asked:
+        chosen["model"]["heads"] = _heads_for(asked["width"])
     chosen = merge(chosen, given)
     batch = chosen["training"]["batch"]
     seconds = measure_step(job, build(chosen), device)
@@ -187,7 +191,7 @@ def _explained(config: Config, passes: str, why: str, seconds: float) -> Sized:
     )
 
 
-def measure_step(job: Job, config: Config, device: torch.device, repeats: int = 5) -> float:
+def measure_step(job: Job, config: Config, device: torch.device, repeats: int = 8) -> float:
     """Seconds of one training step of this configuration, by a model that is thrown away."""
     state = torch.random.get_rng_state()
     model = make_model(config.task, config.model).to(device)
@@ -202,7 +206,7 @@ def measure_step(job: Job, config: Config, device: torch.device, repeats: int = 
     )
     times = [trainer.step(model)["seconds_per_step"] for _ in range(1 + repeats)]
     torch.random.set_rng_state(state)
-    return float(np.median(times[1:]))
+    return float(np.mean(np.sort(times[1:])[: -repeats // 4]))  # without the slowest: they are not its own
 
 
 def _operations_per_second(device: torch.device) -> float:

@@ -38,12 +38,14 @@ def untapped() -> Iterator[ModuleType]:
         for stem in (
             "tap",
             "cache",
-            "model",
             "position",
             "attention",
             "layers",
             "block",
             "init",
+            "heads",
+            "model",
+            "ladder",
             "transformer",
         ):
             name = f"glassformer.models.{stem}"

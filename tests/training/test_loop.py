@@ -11,16 +11,19 @@ from safetensors.torch import load_file
 
 from glassformer.config import Config, build
 from glassformer.errors import DiskError, DivergedError, RunError, UsageError
+from glassformer.evaluation.result import Result
 from glassformer.models.transformer import Decoder
 from glassformer.settings import merge
-from glassformer.tasks.language import LanguageModelling, next_token_loss
+from glassformer.tasks.language import LanguageModelling
+from glassformer.tasks.task import cross_entropy
 from glassformer.text.shards import Tokens
 from glassformer.training import checkpoint as checkpoint_module
 from glassformer.training.checkpoint import latest_checkpoint, load_weights, save_weights
 from glassformer.training.device import Precision, choose_device, compile_pays
 from glassformer.training.display import Silent
+from glassformer.training.hooks import Hooks
 from glassformer.training.log import read_metrics
-from glassformer.training.loop import Hooks, Trainer, freeze
+from glassformer.training.loop import Trainer, freeze
 
 CPU = torch.device("cpu")
 TOKENS = Tokens([np.random.default_rng(0).integers(0, 23, 900)], 900)
@@ -60,10 +63,10 @@ def test_resuming_gives_the_same_weights_bit_for_bit(
     config = configure(optimizer=optimizer, checkpoint_every=5, **extra)
     first = make_trainer(tmp_path / "parts", config)
     for _ in range(5):
-        first._step(first.model)
+        first.step(first.model)
     first._save()
     for _ in range(2):  # goes on a little and is lost
-        first._step(first.model)
+        first.step(first.model)
     again = make_trainer(tmp_path / "parts", config, seed=99)
     checkpoint = latest_checkpoint(tmp_path / "parts" / "checkpoints")
     assert checkpoint is not None
@@ -105,7 +108,7 @@ def test_the_loss_falls(tmp_path: Path) -> None:
 
 def test_nan_stops_before_the_update_and_names_the_tensor(tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path, configure())
-    trainer._step(trainer.model)
+    trainer.step(trainer.model)
     before = weights(trainer)
 
     hidden = trainer.model.stack.blocks[1].mlp.down  # type: ignore[union-attr]
@@ -137,17 +140,17 @@ def test_fp16_overflow_moves_no_weight_and_is_not_endless(tmp_path: Path) -> Non
     """Also not the weights whose own gradient was sound."""
     trainer = make_trainer(tmp_path, configure(optimizer="muon"))
     trainer.scaler = torch.amp.GradScaler("cpu")
-    trainer._step(trainer.model)
+    trainer.step(trainer.model)
     before = weights(trainer)
     scale = trainer.scaler.get_scale()
     handle = trainer.model.stack.embedding.weight.register_hook(lambda g: g * float("inf"))  # type: ignore
-    trainer._step(trainer.model)
+    trainer.step(trainer.model)
     for name, expected in before.items():
         assert torch.equal(weights(trainer)[name], expected)
     assert trainer.scaler.get_scale() < scale
     with pytest.raises(DivergedError, match=r"stack\.embedding\.weight"):
         for _ in range(40):
-            trainer._step(trainer.model)
+            trainer.step(trainer.model)
     handle.remove()
 
 
@@ -156,11 +159,11 @@ def test_best_and_last_are_kept_and_patience_ends(tmp_path: Path) -> None:
     config = configure(steps=100, eval_every=2, patience=2)
     best: dict[str, torch.Tensor] = {}
 
-    def evaluate() -> dict[str, float]:
+    def evaluate() -> Result:
         loss = next(losses)
         if loss == 2.0:
             best.update({n: p.detach().clone() for n, p in trainer.model.state_dict().items()})
-        return {"loss": loss, "perplexity": 1.0, "bits_per_byte": 1.0}
+        return Result("valid", loss)
 
     trainer = make_trainer(tmp_path, config, evaluate)
     progress = trainer.run()
@@ -245,7 +248,7 @@ def test_label_smoothing_is_its_formula() -> None:
     log_p = logits.log_softmax(-1)
     picked = log_p.gather(-1, targets[..., None]).sum()
     expected = -(0.9 * picked + 0.1 * log_p.mean(-1).sum())
-    torch.testing.assert_close(next_token_loss(logits, targets, 0.1), expected)
+    torch.testing.assert_close(cross_entropy(logits, targets, 0.1), expected)
 
 
 def test_tensorboard_files_on_request(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def evaluate_masked(model: nn.Module, task: MaskedModelling, split: str, batch: 
     for first in range(0, task.windows.per_epoch, batch):
         count = min(batch, task.windows.per_epoch - first)
         made = task.batch(first, count)
-        parts.append(_answers(model, made["targets"], np.arange(count), (made["inputs"],)))
+        parts.append(answer(model, made["targets"], np.arange(count), (made["inputs"],)))
     right = np.concatenate([p.predicted == p.targets for p in parts])
     return classification(split, np.concatenate([p.nats for p in parts]), right)
 
@@ -86,7 +86,7 @@ def answers(model: nn.Module, task: Labelling | Translating) -> Iterator[Answers
     for rows in length_batches(task.lengths):
         batch = task.collate(rows)
         names = ("inputs", "keys") if isinstance(task, Labelling) else ("sources", "inputs", "keys")
-        yield _answers(model, batch["targets"], np.array(rows), tuple(batch[n] for n in names))
+        yield answer(model, batch["targets"], np.array(rows), tuple(batch[n] for n in names))
 
 
 def length_batches(lengths: list[int]) -> Iterator[list[int]]:
@@ -102,7 +102,7 @@ def length_batches(lengths: list[int]) -> Iterator[list[int]]:
 
 
 @torch.no_grad()
-def _answers(
+def answer(
     model: nn.Module, targets: torch.Tensor, rows: np.ndarray, given: tuple[torch.Tensor, ...]
 ) -> Answers:
     training, device = model.training, next(model.parameters()).device

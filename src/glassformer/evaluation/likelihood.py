@@ -1,13 +1,13 @@
 """How well a language model predicts text: full-split loss, perplexity and bits per byte.
 
-Every token of a split is predicted once. A model with a limit of context sees windows of `window` tokens, each
-moved on by `stride`; with a stride shorter than the window, a window scores only the tokens that the one before
-it did not reach, so each has at least window − stride tokens before it. A model without a limit reads the split
-as a few long streams and carries its state along each; a stream then is its window.
+Every token of a split is predicted once. A model with a limit of context sees windows of `window` tokens,
+each moved on by `stride`; with a stride shorter than the window, a window scores only the tokens that the
+one before it did not reach, so each has at least window − stride tokens before it. A model without a limit
+reads the split as a few long streams and carries its state along each; a stream then is its window.
 
 Perplexity depends on window, stride and tokenizer, and is comparable only where these agree; bits per byte
-divides by the bytes of the text and is comparable across tokenizers that lose nothing (one with an unknown word
-explains every such word for free).
+divides by the bytes of the text and is comparable across tokenizers that lose nothing (one with an unknown
+word explains every such word for free).
 
 Letters: B batch, T positions, V vocabulary.
 """

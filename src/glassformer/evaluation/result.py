@@ -1,4 +1,4 @@
-"""What a measurement is, whatever was measured: numbers for a file, a line for a log, a table for a person."""
+"""What a measurement is, whatever was measured: numbers for a file, a line for a log, a table to read."""
 
 import math
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""How good translations are: BLEU as sacrebleu computes it, exact matches, and the loss under teacher forcing."""
+"""How good translations are: BLEU as sacrebleu computes it, exact matches, the loss of the targets."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -70,7 +70,7 @@ def evaluate_translation(
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
     """BLEU of a whole set against one reference each, and sacrebleu's signature."""
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU()
     score = metric.corpus_score(list(hypotheses), [list(references)]).score
@@ -79,7 +79,7 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[f
 
 def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
     """chrF of each sentence by itself, 0 to 100; BLEU says little about single sentences."""
-    from sacrebleu.metrics import CHRF
+    from sacrebleu.metrics.chrf import CHRF
 
     metric = CHRF()
     return [metric.sentence_score(h, [r]).score for h, r in zip(hypotheses, references, strict=True)]

@@ -1,9 +1,9 @@
 """Generating: one token at a time, each fed back in. Handles ids, never text.
 
 With the model's state (a key-value cache, a recurrent state) a step costs one position; without it, the whole
-prefix again. Both give the same tokens. A model with a limit of context sees so many tokens at most: when they
-are full, the older half is dropped and the rest is read anew, so that a text of any length can be written and the
-cost of this stays small.
+prefix again. Both give the same tokens. A model with a limit of context sees so many tokens at most: when
+they are full, the older half is dropped and the rest is read anew, so that a text of any length can be
+written and the cost of this stays small.
 
 Letters: B sequences, T tokens, V vocabulary.
 """

@@ -1,7 +1,7 @@
 """A job: a task bound to its data and its tokenizer. All that training and measuring ask, in one interface.
 
-The parts stand in the folders of the flow (text, models, tasks, evaluation, generation); a job joins those that
-belong to one task, so that nothing else needs to ask which task it is.
+The parts stand in the folders of the flow (text, models, tasks, evaluation, generation); a job joins those
+that belong to one task, so that nothing else needs to ask which task it is.
 """
 
 from abc import ABC, abstractmethod
@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from glassformer.config import Config, DataConfig, Settings
+from glassformer.evaluation.errors import Mistakes
 from glassformer.evaluation.result import Result
 from glassformer.tasks.task import Task
 from glassformer.text.examples import Examples
@@ -22,7 +23,7 @@ from glassformer.text.tokenizer import END_OF_TEXT, Tokenizer
 class Job(ABC):
     name: ClassVar[str]
     specials: ClassVar[tuple[str, ...]] = (END_OF_TEXT,)  # what its tokenizer must know
-    source: Corpus | Examples
+    source: Any  # a Corpus or Examples
 
     @staticmethod
     @abstractmethod
@@ -65,6 +66,10 @@ class Job(ABC):
     def sample(self, model: nn.Module, config: Config) -> str | None:
         """Something the model makes as it is now, for a person to look at."""
         return None
+
+    @abstractmethod
+    def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
+        """Where the model goes wrong on a split."""
 
     @abstractmethod
     def floor(self, split: str) -> dict[str, Result]:

@@ -8,8 +8,9 @@ import numpy as np
 from torch import nn
 
 from glassformer.config import Config, DataConfig, Settings
-from glassformer.errors import DataError
-from glassformer.evaluation.classification import Classification, classification, evaluate_labels
+from glassformer.errors import DataError, UsageError
+from glassformer.evaluation.classification import Classification, answers, classification, evaluate_labels
+from glassformer.evaluation.errors import Mistakes, label_mistakes
 from glassformer.evaluation.result import Result
 from glassformer.jobs.examples import ExamplesJob
 from glassformer.models.bag import PENALTIES, Bag
@@ -22,17 +23,30 @@ from glassformer.text.examples import Example, Examples
 class LabelJob(ExamplesJob):
     """What classifying and tagging share."""
 
-    def _task(self, split: str, context: int, batch: int = 1, seed: int = 0) -> Labelling:
+    def _task(self, split: str, context: int, **options: Any) -> Labelling:
         inputs, labels = zip(*self.encoded(split, context), strict=True)
-        return Labelling(self.name, inputs, labels, batch, seed)
+        return Labelling(self.name, inputs, labels, **options)
 
     def task(self, model: nn.Module, config: Config) -> Task:
-        return self._task("train", config.model.context, config.training.batch, config.training.seed)
+        t = config.training
+        if t.token_dropout and self.tokenizer is None:
+            raise UsageError("training.token_dropout hides tokens of text; images have none")
+        hiding = {"hidden": t.token_dropout, "by": self.mark} if t.token_dropout else {}
+        return self._task("train", config.model.context, batch=t.batch, seed=t.seed, **hiding)
 
     def evaluate(
         self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
     ) -> Classification:
         return evaluate_labels(model, self._task(split, config.model.context), split)
+
+    def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
+        examples = self.source.require(split)
+        found = answers(model, self._task(split, config.model.context))
+        return label_mistakes(found, self.labels, lambda row, place: self._shown(examples[row][0], place))
+
+    def _shown(self, given: Any, place: int) -> str:
+        """An example as a person reads it."""
+        return given if isinstance(given, str) else f"an image of {len(given)} patches"
 
     def number(self, label: str) -> int:
         try:
@@ -119,6 +133,12 @@ class TagJob(LabelJob):
             starts.append(len(ids))
             ids += self.ids(f" {word}") or [self.mark]
         return np.array(ids), starts
+
+    def _shown(self, given: Any, place: int) -> str:
+        starts = self.encode_words(given)[1]
+        at = starts.index(place)
+        marked = [f"[{word}]" if i == at else word for i, word in enumerate(given)]
+        return " ".join(marked[max(0, at - 6) : at + 7])
 
     def floor(self, split: str) -> dict[str, Result]:
         """The most frequent tag; and the most frequent tag of each word."""

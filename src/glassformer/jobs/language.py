@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from glassformer.config import Config, DataConfig, Settings
 from glassformer.errors import UsageError
-from glassformer.evaluation.classification import Classification, classification, evaluate_masked
-from glassformer.evaluation.likelihood import Likelihood, evaluate_likelihood
+from glassformer.evaluation.classification import answer, classification, evaluate_masked
+from glassformer.evaluation.errors import Mistakes, text_mistakes
+from glassformer.evaluation.likelihood import Likelihood, Scored, evaluate_likelihood, score_tokens
 from glassformer.evaluation.result import Result
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import stream_text
@@ -76,7 +78,7 @@ class LanguageJob(Job):
 
     def evaluate(
         self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
-    ) -> Likelihood:
+    ) -> Result:
         """Options: stride."""
         assert isinstance(model, LanguageModel)
         stride, context = options.get("stride"), config.model.context
@@ -98,6 +100,18 @@ class LanguageJob(Job):
         prompt = config.training.sample_prompt
         sampler = Sampler(temperature=0.8, seed=config.training.seed)
         return prompt + "".join(part for (part,) in stream_text(model, self.tokenizer, prompt, 60, sampler))
+
+    def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
+        assert isinstance(model, LanguageModel)
+        tokens = self.tokens(split)
+        scored = score_tokens(model, tokens, config.model.context, options.get("stride"))
+        return text_mistakes(scored, tokens.read(0, len(tokens)), self._counts(), self.tokenizer.decode)
+
+    def _counts(self) -> np.ndarray:
+        """How often each id stands in the training text."""
+        train = self.shards.get("train")
+        parts = [np.bincount(a, minlength=len(self.tokenizer)) for a in (train.arrays if train else [])]
+        return np.sum(parts, axis=0) if parts else np.zeros(len(self.tokenizer), int)
 
     def floor(self, split: str) -> dict[str, Result]:
         train, held_out = self.tokens("train"), self.tokens(split)
@@ -125,18 +139,31 @@ class MaskedJob(LanguageJob):
 
     def evaluate(
         self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
-    ) -> Classification:
+    ) -> Result:
         assert isinstance(model, Encoder)
         return evaluate_masked(model, self._task(split, config, seed=0), split)
+
+    def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
+        task, made = self._task(split, config, seed=0), []
+        for first in range(0, task.windows.per_epoch, 32):
+            batch = task.batch(first, min(32, task.windows.per_epoch - first))
+            answers = answer(model, batch["targets"], np.arange(len(batch["targets"])), (batch["inputs"],))
+            ids = torch.where(batch["targets"] == NOT_SCORED, batch["inputs"], batch["targets"]).numpy()
+            made.append((ids, answers))
+        width = made[0][0].shape[1]
+        scored, at = [], 0
+        for ids, a in made:
+            scored.append(Scored(at + a.rows * width + a.places, a.places, a.nats))
+            at += ids.size
+        flat = np.concatenate([ids.ravel() for ids, _ in made])
+        return text_mistakes(scored, flat, self._counts(), self.tokenizer.decode)
 
     def sample(self, model: nn.Module, config: Config) -> str | None:
         return None
 
     def floor(self, split: str) -> dict[str, Result]:
         """Always the most frequent token, with probabilities as frequent as in training."""
-        train, held_out = self.tokens("train"), self.tokens(split)
-        counts = np.bincount(train.read(0, len(train)), minlength=len(self.tokenizer)) + 1
+        held_out, counts = self.tokens(split), self._counts() + 1
         ids = held_out.read(0, len(held_out)).astype(np.int64)
-        ids = ids[ids != NOT_SCORED]
         nats = -np.log(counts[ids] / counts.sum())
         return {"most frequent token": classification(split, nats, ids == counts.argmax())}

@@ -7,8 +7,14 @@ import numpy as np
 from torch import nn
 
 from glassformer.config import Config, DataConfig
+from glassformer.evaluation.errors import Mistakes, translation_mistakes
 from glassformer.evaluation.result import Result
-from glassformer.evaluation.translation import Translation, corpus_bleu, evaluate_translation
+from glassformer.evaluation.translation import (
+    Translation,
+    corpus_bleu,
+    evaluate_translation,
+    sentence_scores,
+)
 from glassformer.generation.beam import Hypothesis
 from glassformer.generation.translate import translate_ids
 from glassformer.jobs.examples import ExamplesJob
@@ -38,12 +44,13 @@ class TranslateJob(ExamplesJob):
         source, target = (np.array(self.ids(text), np.int64) for text in example)
         return source, target
 
-    def _task(self, split: str, context: int, batch: int = 1, seed: int = 0) -> Translating:
+    def _task(self, split: str, context: int, **options: Any) -> Translating:
         sources, targets = zip(*self.encoded(split, context - 1), strict=True)  # the mark needs a place too
-        return Translating(sources, targets, self.mark, batch, seed)
+        return Translating(sources, targets, self.mark, **options)
 
     def task(self, model: nn.Module, config: Config) -> Task:
-        return self._task("train", config.model.context, config.training.batch, config.training.seed)
+        t = config.training
+        return self._task("train", config.model.context, batch=t.batch, seed=t.seed, hidden=t.token_dropout)
 
     def evaluate(
         self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
@@ -68,6 +75,12 @@ class TranslateJob(ExamplesJob):
         sources = [np.array(self.ids(t), np.int64)[: config.model.context - 1] for t in texts]
         found = translate_ids(model, sources, self.mark, **options)
         return [[(self.tokenizer.decode(h.ids, specials=False), h) for h in best] for best in found]
+
+    def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
+        assert isinstance(model, EncoderDecoder)
+        sources, references = zip(*self.source.require(split), strict=True)
+        found = [best[0][0] for best in self.translate(model, config, list(sources), **options)]
+        return translation_mistakes(sources, references, found, sentence_scores(found, references))
 
     def sample(self, model: nn.Module, config: Config) -> str | None:
         assert isinstance(model, EncoderDecoder)

@@ -1,4 +1,4 @@
-"""The bag-of-words classifier: which words occur, and nothing of their order. The floor under every classifier.
+"""The bag-of-words classifier, which knows nothing of order: the floor under every classifier.
 
 Logistic regression on the words of a text (or the numbers of an image), fitted to the end by L-BFGS, with a
 penalty on large weights that is chosen on validation data.

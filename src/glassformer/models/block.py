@@ -6,8 +6,8 @@
 
 Attention moves information between positions; the MLP works on each position by itself. Both only add to
 the stream that runs past them. The picture is `pre`, where the norm stands before each layer; where it
-stands is a choice, and so is whether there is a stream at all (`join`). In the decoder of a translator a third
-layer of the same kind stands between the two, a cross-attention that looks into the source sentence.
+stands is a choice, and so is whether there is a stream at all (`join`). In the decoder of a translator a
+third layer of the same kind stands between the two, a cross-attention that looks into the source sentence.
 
 Letters: B batch, T positions, C model width.
 """

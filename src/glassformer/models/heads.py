@@ -12,6 +12,8 @@ from glassformer.models.tap import Tap, off
 class Head(nn.Module):
     """(B, T, C) to scores; `keys` (B, T) is False for padding."""
 
+    linear: nn.Linear  # the last of it
+
     def forward(self, x: Tensor, keys: Tensor | None, tap: Tap = off) -> Tensor:
         raise NotImplementedError
 

@@ -7,8 +7,8 @@
 
 Biases start at zero and norms at one in both. Embeddings are N(0, 0.02²), or N(0, 1/C) under sinusoidal
 positions, which scale them up; a body without norms says itself how large it wants them. Recurrent cells keep
-PyTorch's own start, uniform within ±1/√H. Where the matrix of the last scores is not tied, `fan-in` starts it at
-zero: the first prediction is the uniform one.
+PyTorch's own start, uniform within ±1/√H. Where the matrix of the last scores is not tied, `fan-in` starts
+it at zero: the first prediction is the uniform one.
 """
 
 from math import sqrt

@@ -3,7 +3,7 @@
     similarity   A = softmax(x xᵀ)           out = A x           nothing to learn: a token looks at its likes
     projected    A = softmax(Ux (Ux)ᵀ)       out = A x           which features the likeness is about
     query-key    A = softmax(U_q x (U_k x)ᵀ) out = A x           looking becomes directed: A is not symmetric
-    full         the same                    out = A x U_vᵀ U_oᵀ what is passed on is chosen too (attention.py)
+    full         the same                    out = A x U_vᵀ U_oᵀ what is passed on is chosen too
 
 and beside them one that does not look at its input at all:
 

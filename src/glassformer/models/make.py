@@ -46,14 +46,12 @@ def make_language_model(config: "ModelConfig") -> LanguageModel:
 
 def make_encoder(task: str, config: "ModelConfig") -> Encoder:
     embedding = nn.Linear(config.patch, config.width) if config.patch else _embedding(config)
-    heads: dict[str, Head] = {
-        "masked": EachPosition(config.width, config.vocab, bias=config.bias),
-        "tag": EachPosition(config.width, config.labels),
-        "classify": Whole(
-            config.width, config.labels, make_pooling(config.pooling, config.width), config.dropout
-        ),
-    }
-    return Encoder(_reader(config, embedding), heads[task], config)
+    head: Head
+    if task == "classify":
+        head = Whole(config.width, config.labels, make_pooling(config.pooling, config.width), config.dropout)
+    else:
+        head = EachPosition(config.width, config.vocab if task == "masked" else config.labels)
+    return Encoder(_reader(config, embedding), head, config)
 
 
 def make_encoder_decoder(config: "ModelConfig") -> EncoderDecoder:

@@ -1,7 +1,8 @@
 """What models are to the rest of the project, whatever is inside them.
 
 A model is a *body*, which makes one vector per position out of a sequence, and a *head*, which makes of these
-what a task asks for. There are three bodies (transformer.py, recurrent.py, window.py) and three ways to use one:
+what a task asks for. There are three bodies (transformer.py, recurrent.py, window.py) and three ways to use
+one:
 
     LanguageModel    ids ──► body ──► a score for every next token
     Encoder          ids or patches ──► body ──► labels of the whole, of each position, or of hidden tokens
@@ -11,7 +12,7 @@ Letters: B batch, T positions, S source positions, C model width, V vocabulary.
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
@@ -37,7 +38,7 @@ class Body(nn.Module, ABC):
         self,
         inputs: Tensor,
         keys: Tensor | None = None,
-        state: State | None = None,
+        state: Any = None,
         tap: Tap = off,
         memory: Memory | None = None,
     ) -> Tensor:
@@ -56,7 +57,7 @@ class LanguageModel(nn.Module):
 
     def __init__(self, body: Body, config: "ModelConfig"):
         super().__init__()
-        self.stack, self.vocab = body, config.vocab
+        self.config, self.stack, self.vocab = config, body, config.vocab
         self.unembedding = nn.Linear(config.width, config.vocab, bias=False)
         initialise(self, config.init, body.embedding_std)
         tie_or_zero(self.unembedding, body.embedding, config.tied, config.init)
@@ -79,8 +80,9 @@ class Encoder(nn.Module):
 
     def __init__(self, body: Body, head: Head, config: "ModelConfig"):
         super().__init__()
-        self.stack, self.head = body, head
+        self.config, self.stack, self.head = config, body, head
         initialise(self, config.init, body.embedding_std)
+        tie_or_zero(head.linear, body.embedding, False, config.init)
 
     def forward(self, inputs: Tensor, keys: Tensor | None = None, tap: Tap = off) -> Tensor:
         return tap("logits", self.head(self.stack(inputs, keys, None, tap), keys, tap))
@@ -91,7 +93,8 @@ class EncoderDecoder(nn.Module):
 
     def __init__(self, encoder: Body, decoder: Body, config: "ModelConfig"):
         super().__init__()
-        self.encoder, self.decoder, self.vocab = encoder, decoder, config.vocab
+        self.config, self.vocab = config, config.vocab
+        self.encoder, self.decoder = encoder, decoder
         self.unembedding = nn.Linear(config.width, config.vocab, bias=False)
         initialise(self, config.init, decoder.embedding_std)
         tie_or_zero(self.unembedding, decoder.embedding, config.tied, config.init)

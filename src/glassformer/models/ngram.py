@@ -3,8 +3,8 @@
     P_k(w | h) = max(c(hw) − D, 0) / c(h·)  +  D · N(h·) / c(h·) · P_(k−1)(w | h without its first token)
 
 c counts k-grams; below the highest order it counts in how many different places one occurs, that is, the
-different tokens before it. N(h·) is how many different tokens follow h, and D = n₁ / (n₁ + 2 n₂), from the k-grams
-counted once and twice. The lowest order falls back on the uniform distribution.
+different tokens before it. N(h·) is how many different tokens follow h, and D = n₁ / (n₁ + 2 n₂), from
+the k-grams counted once and twice. The lowest order falls back on the uniform distribution.
 
 Letters: V vocabulary, k order.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class _Order:
-    """All k-grams of one order, by number: a k-gram is (number of its first k − 1 tokens) · V + last token."""
+    """All k-grams of one order: the key of one is (number of its first k − 1 tokens) · V + last token."""
 
     keys: np.ndarray  # sorted; a k-gram's number is its place here
     count: np.ndarray
@@ -39,7 +39,7 @@ class NGram:
             tuple[np.ndarray, np.ndarray, np.ndarray]
         ] = []  # keys, raw counts, where each was first seen
         numbers = [np.zeros(len(ids) + 1, np.int64)]  # of the 0-gram: all the same
-        for k in range(1, order + 1):
+        for _ in range(order):
             before = numbers[-1][:-1]  # the number of the (k − 1)-gram that ends just before each place
             numbered = before >= 0
             keys, first, back, raw = np.unique(

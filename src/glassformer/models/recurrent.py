@@ -3,9 +3,9 @@
     x₁ ──► cell ──► x₂ ──► cell ──► …      one step after the other, in time linear in T
             ▲  h₁ ───────►▲  h₂ ───►
 
-The state can be carried from one piece of a text to the next, so such a model has no limit of context; gradients
-end where a piece begins (truncated back-propagation). Two directions read the sequence from both ends, which only
-makes sense where all of it is there: for classifying, tagging and encoding.
+The state can be carried from one piece of a text to the next, so such a model has no limit of context;
+gradients end where a piece begins (truncated back-propagation). Two directions read the sequence from both
+ends, which only makes sense where all of it is there: for classifying, tagging and encoding.
 
 Letters: B batch, T positions, C model width, H hidden width of a direction.
 """
@@ -169,7 +169,7 @@ class Recurrent(LanguageModel):
 
 
 def _reversal(T: int, keys: Tensor | None, device: torch.device) -> Tensor:
-    """Where each position of each sequence goes when its tokens are reversed and its padding stays: (B or 1, T)."""
+    """Where each position goes when the tokens are reversed and the padding stays: (B, T) or (1, T)."""
     place = torch.arange(T, device=device)[None]
     if keys is None:
         return T - 1 - place

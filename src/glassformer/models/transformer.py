@@ -2,8 +2,8 @@
 
     ids ──► token embedding (+ positions) ──► block ──► … ──► block ──► norm ──► one vector per position
 
-Decoder, encoder and encoder-decoder differ in the mask of their stack, in what stands on it, and in whether its
-blocks look into a memory.
+Decoder, encoder and encoder-decoder differ in the mask of their stack, in what stands on it, and in whether
+its blocks look into a memory.
 
 Letters: B batch, T positions, C model width, V vocabulary, L layers.
 """
@@ -38,7 +38,8 @@ class Stack(Body):
         cross: bool = False,
     ):
         super().__init__()
-        self.limit, self.mask = config.context, mask
+        self.limit = self.context = config.context
+        self.mask = mask
         self.embedding = embedding
         self.position = make_position(
             config.position,
@@ -63,8 +64,8 @@ class Stack(Body):
         memory: Memory | None = None,
     ) -> Tensor:
         start, memory = (state.length, state.memory or memory) if state is not None else (0, memory)
-        if start + inputs.shape[1] > self.limit:
-            raise ValueError(f"{start + inputs.shape[1]} tokens are more than the context of {self.limit}")
+        if start + inputs.shape[1] > self.context:
+            raise ValueError(f"{start + inputs.shape[1]} tokens are more than the context of {self.context}")
         mask = self.mask if keys is None else changed(self.mask, keys=keys)
         x = self.position.embed(self.embedding(inputs), start)
         x = tap("embed", self.dropout(x))
@@ -73,7 +74,7 @@ class Stack(Body):
         return tap("final", self.norm(x))
 
     def new_state(self, batch: int, capacity: int | None = None, memory: Memory | None = None) -> Cache:
-        return Cache(len(self.blocks), capacity or self.limit, memory)
+        return Cache(len(self.blocks), capacity or self.context, memory)
 
 
 class Decoder(LanguageModel):

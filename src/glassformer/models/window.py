@@ -8,6 +8,7 @@ learned of a word in one place is not known in the next. That is what recurrence
 Letters: B batch, T positions, C model width, M hidden width, n window.
 """
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -51,7 +52,7 @@ class WindowNet(Body):
         self.activation = ACTIVATIONS[config.activation]
         self.dropout = nn.Dropout(config.dropout)
         sizes = [config.window * config.width, *[config.hidden] * config.layers]
-        self.blocks = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.blocks = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.down = nn.Linear(config.hidden, config.width)
 
     def forward(

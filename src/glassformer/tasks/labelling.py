@@ -11,11 +11,12 @@ from torch import Tensor
 
 from glassformer.models.tap import Tap, off
 from glassformer.tasks.task import NOT_SCORED, Batch, Stateless, cross_entropy
-from glassformer.text.batches import Buckets, pad
+from glassformer.text.batches import Buckets, hide_some, pad
+from glassformer.text.order import number
 
 
 class Labelling(Stateless):
-    """`inputs` are ids (T) or patches (T, P); `labels` are arrays, () for the whole or (T) for each position."""
+    """`inputs` are ids (T) or patches (T, P); `labels` arrays, () for the whole or (T) for each position."""
 
     def __init__(
         self,
@@ -24,13 +25,22 @@ class Labelling(Stateless):
         labels: Sequence[np.ndarray],
         batch: int = 1,
         seed: int = 0,
+        hidden: float = 0.0,
+        by: int = 0,
     ):
+        """In training a share of the tokens, `hidden`, is replaced by the id `by`."""
         self.name, self.inputs, self.labels = name, inputs, labels
+        self.seed, self.hidden, self.by = seed, hidden, by
         self.lengths = [len(x) for x in inputs]
         self.buckets = Buckets(self.lengths, batch, seed)
 
     def batch(self, first: int, count: int) -> Batch:
-        return self.collate(self.buckets.rows(first, count))
+        batch = self.collate(self.buckets.rows(first, count))
+        if self.hidden:
+            given = batch["inputs"].numpy(), batch["keys"].numpy()
+            hidden = hide_some(*given, self.hidden, self.by, number(self.seed, first, 1))
+            batch["inputs"] = torch.from_numpy(hidden)
+        return batch
 
     def collate(self, rows: Sequence[int]) -> Batch:
         """These examples as one batch: padded, with a mask that says what is padding."""
@@ -42,6 +52,9 @@ class Labelling(Stateless):
 
     def targets(self, batch: Batch) -> int:
         return int((batch["targets"] != NOT_SCORED).sum())
+
+    def tokens(self, batch: Batch) -> int:
+        return int(batch["keys"].sum())
 
     def logits(self, model: Callable[..., Tensor], batch: Batch, tap: Tap = off) -> Tensor:
         return model(batch["inputs"], batch["keys"], tap=tap)

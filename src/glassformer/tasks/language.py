@@ -33,7 +33,7 @@ class LanguageModelling(Stateless):
 
     def __init__(self, tokens: Tokens, context: int, seed: int):
         self.windows = Windows(tokens, context, seed)
-        self.bytes_per_target = tokens.bytes / max(1, len(tokens))
+        self.bytes_per_target: float | None = tokens.bytes / max(1, len(tokens))
 
     def batch(self, first: int, count: int) -> Batch:
         ids = torch.from_numpy(self.windows.read(first, count))
@@ -41,6 +41,9 @@ class LanguageModelling(Stateless):
 
     def targets(self, batch: Batch) -> int:
         return batch["targets"].numel()
+
+    def tokens(self, batch: Batch) -> int:
+        return batch["inputs"].numel()
 
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
@@ -68,6 +71,9 @@ class StreamModelling:
 
     def targets(self, batch: Batch) -> int:
         return batch["targets"].numel()
+
+    def tokens(self, batch: Batch) -> int:
+        return batch["inputs"].numel()
 
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off

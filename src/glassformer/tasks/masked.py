@@ -1,7 +1,8 @@
-"""Masked language modelling: some tokens are hidden, and the model, which sees both sides, says which they were.
+"""Masked language modelling: some tokens are hidden; the model sees both sides and says which they were.
 
 Of the tokens of a window 15 % are chosen; of these 80 % become the mask, 10 % a random token, 10 % stay as
-they are, so that the model cannot trust what it sees either. Which they are follows from (seed, sample number).
+they are, so that the model cannot trust what it sees either. Which they are follows from (seed, sample
+number).
 
 Letters: B batch, T positions, V vocabulary.
 """
@@ -37,6 +38,9 @@ class MaskedModelling(Stateless):
 
     def targets(self, batch: Batch) -> int:
         return int((batch["targets"] != NOT_SCORED).sum())
+
+    def tokens(self, batch: Batch) -> int:
+        return batch["inputs"].numel()
 
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off

@@ -28,6 +28,10 @@ class Task(Protocol):
         """How many predictions the loss of a batch is a sum of."""
         ...
 
+    def tokens(self, batch: Batch) -> int:
+        """How many tokens the model reads in a batch, padding left out."""
+        ...
+
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
     ) -> Tensor:

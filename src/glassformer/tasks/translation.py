@@ -13,7 +13,8 @@ from torch import Tensor
 
 from glassformer.models.tap import Tap, off
 from glassformer.tasks.task import NOT_SCORED, Batch, Stateless, cross_entropy
-from glassformer.text.batches import Buckets, pad
+from glassformer.text.batches import Buckets, hide_some, pad
+from glassformer.text.order import number
 
 
 class Translating(Stateless):
@@ -26,9 +27,10 @@ class Translating(Stateless):
         mark: int,
         batch: int = 1,
         seed: int = 0,
+        hidden: float = 0.0,
     ):
-        """Sources and targets are ids without marks."""
-        self.mark = mark
+        """Sources and targets are ids without marks; in training a share of both, `hidden`, becomes it."""
+        self.mark, self.seed, self.hidden = mark, seed, hidden
         self.sources = [np.append(s, mark) for s in sources]
         self.inputs = [np.insert(t, 0, mark) for t in targets]
         self.outputs = [np.append(t, mark) for t in targets]
@@ -36,7 +38,14 @@ class Translating(Stateless):
         self.buckets = Buckets(self.lengths, batch, seed)
 
     def batch(self, first: int, count: int) -> Batch:
-        return self.collate(self.buckets.rows(first, count))
+        batch = self.collate(self.buckets.rows(first, count))
+        if self.hidden:
+            for place, name in enumerate(("sources", "inputs")):
+                ids = batch[name].numpy()
+                real = batch["keys"].numpy() if name == "sources" else np.ones_like(ids, bool)
+                hidden = hide_some(ids, real, self.hidden, self.mark, number(self.seed, first, place))
+                batch[name] = torch.from_numpy(hidden)
+        return batch
 
     def collate(self, rows: Sequence[int]) -> Batch:
         """These examples as one batch: padded, with a mask for the sources' padding."""
@@ -51,6 +60,9 @@ class Translating(Stateless):
 
     def targets(self, batch: Batch) -> int:
         return int((batch["targets"] != NOT_SCORED).sum())
+
+    def tokens(self, batch: Batch) -> int:
+        return int(batch["keys"].sum()) + self.targets(batch)
 
     def logits(self, model: Callable[..., Tensor], batch: Batch, tap: Tap = off) -> Tensor:
         return model(batch["sources"], batch["inputs"], batch["keys"], tap=tap)

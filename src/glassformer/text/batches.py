@@ -76,7 +76,7 @@ class Streams:
 
 
 class Buckets:
-    """Which examples a batch holds: shuffled, yet each batch of nearly one length, so that little is padding."""
+    """Which examples a batch holds: shuffled, yet of nearly one length, so that little of it is padding."""
 
     POOL = 64  # batches that are sorted by length among themselves
 
@@ -105,6 +105,13 @@ class Buckets:
             mixed = batches[shuffled(np.arange(whole), whole, number(key, 1))] if whole else batches
             self._epoch, self._order = epoch, np.concatenate([mixed.ravel(), order[whole * self.batch :]])
         return self._order
+
+
+def hide_some(inputs: np.ndarray, real: np.ndarray, share: float, by: int, seed: int) -> np.ndarray:
+    """Ids with a share of the real ones replaced by the id `by`, at random; the first stays."""
+    chosen = np.random.default_rng(seed).random(real.shape) < share
+    chosen[:, 0] = False
+    return np.where(chosen & real, by, inputs)
 
 
 def pad(arrays: Sequence[np.ndarray], fill: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,7 @@
 """Data sets on this machine: found where the user keeps them, else downloaded and checked.
 
-A set is looked for under `GLASSFORMER_DATA`, then in the cache, then downloaded; of a download nothing is kept
-whose checksum is not the published one.
+A set is looked for under `GLASSFORMER_DATA`, then in the cache, then downloaded; of a download nothing is
+kept whose checksum is not the published one.
 """
 
 import gzip

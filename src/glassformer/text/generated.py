@@ -13,6 +13,7 @@ import sysconfig
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +76,7 @@ TOPICS = {
     "language": "importlib inspect typing ast dis pydoc pdb bdb traceback symtable pickletools pickle enum "
     "functools dataclasses types abc contextlib tokenize code codeop runpy",
     "testing": "unittest doctest",
-    "files": "tarfile zipfile pathlib shutil os tempfile glob _pyio gzip bz2 lzma filecmp fileinput posixpath",
+    "files": "tarfile zipfile pathlib shutil os tempfile glob _pyio gzip bz2 lzma filecmp fileinput",
     "markup": "xml html plistlib configparser json csv",
 }
 CODE_LINES = 15_000
@@ -213,7 +214,7 @@ def digits(patch: int = 2) -> Examples:
         raise UsageError(
             "the data set 'digits' comes with scikit-learn: pip install 'glassformer[digits]'"
         ) from None
-    found = load_digits()
+    found: Any = load_digits()
     images = found.images.astype(np.float32) / 16.0  # (n, 8, 8)
     n, side, _ = images.shape
     cut = images.reshape(n, side // patch, patch, side // patch, patch).swapaxes(2, 3)

@@ -101,7 +101,7 @@ class Corpus:
     def texts(self, split: str = "train", limit: int | None = None) -> Iterator[str]:
         """The text of a split in pieces; with a limit, pieces spread evenly that add up to about so much."""
         keep = 1.0 if limit is None else min(1.0, limit / max(1, self.bytes(split)))
-        due = 0.0
+        due = 1.0 - keep  # the first piece is always among them
         for span in self.splits.get(split, []):
             for text in span.read():
                 due += keep

@@ -64,7 +64,7 @@ def read_examples(path: Path, task: str, target: str | None) -> list[Example]:
         return list(_columns(path, task, "\t" if suffix == ".tsv" else ","))
     if task == "translate":
         raise UsageError(
-            f"{path}: the other language is missing. Name its file: --target FILE (line by line the same text)"
+            f"{path}: the other language is missing: name its file with --target, line by line the same"
         )
     raise UsageError(f"{path}: expected .tsv, .csv or .jsonl for the task {task}")
 

@@ -37,7 +37,7 @@ class Progress:
     """How far a run has come."""
 
     step: int = 0  # updates done
-    tokens: int = 0  # targets trained on
+    tokens: int = 0  # read in training
     seconds: float = 0.0  # of training, over all its sittings
     best: float | None = None  # lowest criterion on validation data: loss, or error rate
     best_step: int = 0
@@ -165,7 +165,7 @@ def latest_checkpoint(folder: Path) -> Path | None:
 def load_checkpoint(
     checkpoint: Path, model: nn.Module, optimizers: list[Optimizer]
 ) -> tuple[Progress, dict[str, Any], dict[str, Tensor]]:
-    """Restore weights and optimizers; returns the progress, the environment it was made in, what is carried."""
+    """Restore weights and optimizers; returns progress, the environment it was made in, what is carried."""
     try:
         state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
         progress = Progress(**state["progress"])

@@ -22,7 +22,7 @@ class Display:
     """What a display is asked to show; this one shows nothing, and the others say only what they change."""
 
     def reading(self, total: int) -> AbstractContextManager[Callable[[int], None]]:
-        """Shows how far tokenizing so many bytes has come; gives a function to call with each piece's length."""
+        """Shows how far tokenizing so many bytes has come; gives a function to call with a piece's length."""
         return nullcontext(lambda _: None)
 
     def start(self, step: int, steps: int) -> None: ...

@@ -13,9 +13,8 @@ Evaluating and sampling are handed in as functions; the loop does not know how t
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -33,7 +32,7 @@ from glassformer.training.checkpoint import (
 )
 from glassformer.training.device import Precision, maybe_compile
 from glassformer.training.diagnose import explain
-from glassformer.training.display import Display
+from glassformer.training.hooks import Hooks
 from glassformer.training.log import MetricsLog
 from glassformer.training.optim import make_optimizers
 from glassformer.training.schedule import BatchSizes, learning_rate_factor
@@ -44,28 +43,6 @@ if TYPE_CHECKING:
 
 
 MOST_SKIPPED = 30  # fp16 overflows in a row that are put down to the scale of the loss
-
-
-class Measured(Protocol):
-    """What an evaluation gives."""
-
-    @property
-    def criterion(self) -> float:
-        """The lower, the better."""
-        ...
-
-    def numbers(self) -> dict[str, float]: ...
-
-    def summary(self) -> str: ...
-
-
-@dataclass
-class Hooks:
-    """What the loop asks of the world around it."""
-
-    evaluate: Callable[[], Measured] | None  # on validation data
-    sample: Callable[[], str | None] | None  # something by the model as it is
-    display: Display
 
 
 class Trainer:
@@ -155,6 +132,7 @@ class Trainer:
         micro = size // config.accumulate
         batches = [self._batch(first + i * micro, micro) for i in range(config.accumulate)]
         targets = sum(self.task.targets(batch) for batch in batches)
+        tokens = sum(self.task.tokens(batch) for batch in batches)
         self.model.train()
         total = torch.zeros((), device=self.device)
         for i, batch in enumerate(batches):
@@ -167,7 +145,7 @@ class Trainer:
         norm = self._update(batches, total.item(), factor)
         seconds = time.perf_counter() - began
         progress.step += 1
-        progress.tokens += targets
+        progress.tokens += tokens
         progress.seconds += seconds
         per_byte = self.task.bytes_per_target
         bits = {"bits_per_byte": total.item() / math.log(2) / per_byte} if per_byte else {}
@@ -182,7 +160,7 @@ class Trainer:
             "tokens": progress.tokens,
             "seconds": progress.seconds,
             "seconds_per_step": seconds,
-            "tokens_per_second": targets / seconds,
+            "tokens_per_second": tokens / seconds,
         }
 
     def _update(self, batches: list[Batch], loss: float, factor: float) -> float:

@@ -1,0 +1,220 @@
+"""Runs side by side: a table, and curves over steps, tokens, time and operations.
+
+Runs that differ in nothing but their seed are one line, with mean and standard deviation.
+"""
+
+import html
+import io
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+AXES = {"step": "steps", "tokens": "tokens", "seconds": "seconds of training", "operations": "operations"}
+COLOURS = ("#1f5fa8", "#c8501e", "#2f8f4e", "#8a4fa8", "#b08a00", "#5a5a5a", "#d14a7c", "#2a9d9d")
+
+
+@dataclass
+class Row:
+    """One run, as far as a comparison is concerned."""
+
+    name: str
+    task: str
+    family: str
+    group: str  # runs of one group differ in their seed alone
+    parameters: int
+    tokens: int
+    seconds: float
+    tokens_per_second: float
+    operations_per_token: float  # of training
+    numbers: dict[str, Any]  # as the evaluation gives them
+    score: tuple[str, float, bool]  # name, value, whether more is better
+    floor: dict[str, float] = field(default_factory=dict)  # baseline → the same score
+    curve: list[dict[str, float]] = field(default_factory=list)  # validation: step, tokens, seconds, score
+
+
+@dataclass
+class Line:
+    """Runs of one group, as a line of the table."""
+
+    rows: list[Row]
+
+    @property
+    def name(self) -> str:
+        first = self.rows[0].name
+        return first if len(self.rows) == 1 else f"{_common([r.name for r in self.rows])} × {len(self.rows)}"
+
+    def mean(self, value: Any) -> tuple[float, float]:
+        values = [float(value(r)) for r in self.rows]
+        return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def lines(rows: Sequence[Row]) -> list[Line]:
+    """Groups in order, best first within a task and score."""
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.task, row.score[0], row.group), []).append(row)
+    made = [Line(found) for found in groups.values()]
+
+    def order(line: Line) -> tuple[str, str, float]:
+        _, _, more = line.rows[0].score
+        value, _ = line.mean(lambda r: r.score[1])
+        return line.rows[0].task, line.rows[0].score[0], -value if more else value
+
+    return sorted(made, key=order)
+
+
+def columns(line: Line) -> dict[str, str]:
+    """The cells of a line, as a person reads them."""
+    first = line.rows[0]
+    score, _, _ = first.score
+    cells = {
+        "run": line.name,
+        "model": first.family,
+        "parameters": f"{line.mean(lambda r: r.parameters)[0]:,.0f}",
+        "tokens": f"{line.mean(lambda r: r.tokens)[0]:,.0f}",
+        score: _spread(*line.mean(lambda r: r.score[1]), digits=2 if score == "BLEU" else 4),
+    }
+    if all("perplexity" in r.numbers for r in line.rows):
+        cells["perplexity"] = _spread(*line.mean(lambda r: r.numbers["perplexity"]), digits=2)
+    if all("exact_match" in r.numbers for r in line.rows):
+        cells["exact match"] = _spread(*line.mean(lambda r: r.numbers["exact_match"]), digits=4)
+    cells["tokens/s"] = f"{line.mean(lambda r: r.tokens_per_second)[0]:,.0f}"
+    cells["seconds"] = _spread(*line.mean(lambda r: r.seconds), digits=1)
+    cells["operations"] = f"{line.mean(lambda r: r.operations_per_token * r.tokens)[0]:.2e}"
+    return cells
+
+
+def floors(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """The baselines under the runs, each once, as cells of the same table."""
+    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    for row in rows:
+        score = row.score[0]
+        for name, value in row.floor.items():
+            shown = f"{value:.2f}" if score == "BLEU" else f"{value:.4f}"
+            found[row.task, name, shown] = {"run": f"floor: {name}", score: shown}
+    return list(found.values())
+
+
+def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Column names and cells; what a line does not have is empty."""
+    cells = [*(columns(line) for line in lines(rows)), *floors(rows)]
+    names = list(dict.fromkeys(name for line in cells for name in line))
+    return names, [[line.get(name, "") for name in names] for line in cells]
+
+
+def as_dicts(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The table in numbers, one entry per line."""
+    made: list[dict[str, Any]] = []
+    for line in lines(rows):
+        first = line.rows[0]
+        value, spread = line.mean(lambda r: r.score[1])
+        made.append(
+            {
+                "runs": [r.name for r in line.rows],
+                "task": first.task,
+                "family": first.family,
+                "parameters": first.parameters,
+                "tokens": first.tokens,
+                "score": {"name": first.score[0], "mean": value, "deviation": spread},
+                "numbers": first.numbers if len(line.rows) == 1 else [r.numbers for r in line.rows],
+                "seconds": line.mean(lambda r: r.seconds)[0],
+                "tokens_per_second": line.mean(lambda r: r.tokens_per_second)[0],
+                "operations": line.mean(lambda r: r.operations_per_token * r.tokens)[0],
+                "floor": first.floor,
+            }
+        )
+    return made
+
+
+def plot(rows: Sequence[Row], kind: str = "svg") -> bytes:
+    """The validation curves over steps, tokens, time and operations, as an SVG or PNG file."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.ticker import EngFormatter
+
+    score = rows[0].score[0]
+    shown = [r for r in rows if r.score[0] == score and len(r.curve) > 1]
+    figure, places = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained", sharey=True)
+    floor = rows[0].floor if shown and rows[0].score[0] != "BLEU" else {}
+    groups = list(dict.fromkeys(r.group for r in shown))
+    for axes, (axis, label) in zip(places.flat, AXES.items(), strict=True):
+        for row in shown:
+            number = groups.index(row.group)
+            same = [r for r in shown if r.group == row.group]
+            name = Line(same).name if row is same[0] else None
+            x = [_place(row, point, axis) for point in row.curve]
+            y = [point["score"] for point in row.curve]
+            axes.plot(
+                x, y, "o-", markersize=3, linewidth=1.4, color=COLOURS[number % len(COLOURS)], label=name
+            )
+        for name, value in floor.items():
+            axes.axhline(value, color="#999999", linestyle="--", linewidth=1)
+            axes.annotate(
+                name,
+                (0.99, value),
+                xycoords=("axes fraction", "data"),
+                ha="right",
+                va="bottom",
+                fontsize=8,
+                color="#777777",
+            )
+        axes.set_xlabel(label)
+        if axis in ("tokens", "operations"):
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.grid(alpha=0.25)
+        axes.set_ylabel(f"validation {score}" if axes in places[:, 0] else "")
+    best = [*(p["score"] for r in shown for p in r.curve), *floor.values()]
+    if best and not rows[0].score[2]:  # the first steps must not flatten the rest
+        places.flat[0].set_ylim(min(best) * 0.98, min(max(best), min(best) * 2.2))
+    places.flat[0].legend(frameon=False, fontsize=9)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=kind, dpi=120)
+    plt.close(figure)
+    return drawn.getvalue()
+
+
+def page(rows: Sequence[Row], title: str) -> str:
+    """Table and curves as one HTML file that needs nothing else."""
+    names, cells = table(rows)
+    head = "".join(f"<th>{html.escape(n)}</th>" for n in names)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in line) + "</tr>" for line in cells)
+    drawing = plot(rows).decode() if any(len(r.curve) > 1 for r in rows) else ""
+    return PAGE.format(
+        title=html.escape(title), head=head, body=body, drawing=drawing[drawing.find("<svg") :]
+    )
+
+
+def save_plot(rows: Sequence[Row], path: Path) -> bytes:
+    return plot(rows, path.suffix.removeprefix("."))
+
+
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; color: #1c1f24; margin: 2rem auto; max-width: 72rem; padding:
+0 1rem }} table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }} th, td {{
+text-align: right; padding: .35rem .7rem; border-bottom: 1px solid #e3e6ea }} th {{ color: #5b6470;
+font-weight: 600 }} th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) {{ text-align: left }}
+svg {{ width: 100%; height: auto; margin-top: 1.5rem }} </style> <h1>{title}</h1>
+<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table> {drawing} </html>
+"""
+
+
+def _place(row: Row, point: dict[str, float], axis: str) -> float:
+    return point["tokens"] * row.operations_per_token if axis == "operations" else point[axis]
+
+
+def _spread(mean: float, deviation: float, digits: int) -> str:
+    return f"{mean:.{digits}f}" + (f" ± {deviation:.{digits}f}" if deviation else "")
+
+
+def _common(names: Sequence[str]) -> str:
+    """What all names begin with, without a dangling separator."""
+    first, last = min(names), max(names)
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:same].rstrip("-_=,. ").removesuffix("seed").rstrip("-_=,. ") or first

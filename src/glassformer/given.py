@@ -1,0 +1,42 @@
+"""What the user said: source, task, recipe and settings as one nested dictionary."""
+
+from pathlib import Path
+
+from glassformer.config import Settings, coerce
+from glassformer.settings import load_recipe, merge
+from glassformer.text.datasets import task_of
+
+
+def gather(
+    source: str | Path | None,
+    task: str | None,
+    target: str | Path | None,
+    recipe: str | None,
+    settings: Settings | None,
+) -> Settings:
+    """Everything the user said, as one nested dictionary, with task and source filled in."""
+    nested: Settings = {}
+    for key, value in (settings or {}).items():
+        section, dot, field = key.partition(".")
+        nested = merge(nested, {section: {field: value}} if dot else {key: value})
+    nested = coerce(nested, "settings")
+    tested = load_recipe(recipe) if recipe else {}
+    own: Settings = nested.get("training", {})
+    if "optimizer" in own or own.get("schedule") == "noam":  # what was tuned for another does not carry over
+        tuned = {"lr", "schedule", "warmup", "beta1", "beta2", "eps"}
+        kept = {k: v for k, v in tested.get("training", {}).items() if k not in tuned}
+        tested = {**tested, "training": kept}
+    given = merge(tested, nested)
+    data = {**given.get("data", {})}
+    if source is not None:
+        data["source"] = str(source)
+    if target is not None:
+        data["target"] = str(target)
+    data.setdefault("source", "pydocs")
+    named = task or given.get("task") or task_of(data["source"], data.get("target"))
+    return {**given, "task": named, "data": data}
+
+
+def default_name(given: Settings) -> str:
+    source = str(given["data"]["source"])
+    return "stdin" if source == "-" else Path(source).stem or "run"

@@ -1,0 +1,29 @@
+"""What the training loop asks of the world around it: to measure, to sample, to show."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from glassformer.training.display import Display
+
+
+class Measured(Protocol):
+    """What an evaluation gives."""
+
+    @property
+    def criterion(self) -> float:
+        """The lower, the better."""
+        ...
+
+    def numbers(self) -> dict[str, float]: ...
+
+    def summary(self) -> str: ...
+
+
+@dataclass
+class Hooks:
+    """What the loop asks of the world around it."""
+
+    evaluate: Callable[[], Measured] | None  # on validation data
+    sample: Callable[[], str | None] | None  # something by the model as it is
+    display: Display
