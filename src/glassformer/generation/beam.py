@@ -40,14 +40,15 @@ def beam_search(
     first: Tensor,
     *,
     beams: int,
-    tokens: int,
+    tokens: int | list[int],
     end: int | None,
     strength: float = 0.0,
 ) -> list[list[Hypothesis]]:
-    """The best sequences for each of B beginnings, best first, at most `tokens` long.
+    """The best sequences for each of B beginnings, best first, at most `tokens` long (for each, or for all).
 
     `first` (B, T) is what `step` reads before anything is written; `state` belongs to these B rows.
     """
+    limits = [tokens] * len(first) if isinstance(tokens, int) else tokens
     B, device = len(first), first.device
     scores = step(first, state)[:, -1].float().log_softmax(-1)  # (B, V)
     V = scores.shape[-1]
@@ -57,7 +58,7 @@ def beam_search(
     total[:, 0] = 0.0  # at first all beams are the same, so only one may go on
     written = torch.zeros(B, beams, 0, dtype=torch.long, device=device)
     found: list[list[Hypothesis]] = [[] for _ in range(B)]
-    for length in range(1, tokens + 1):
+    for length in range(1, max(limits) + 1):
         candidates = (total[:, :, None] + scores.view(B, beams, V)).view(B, beams * V)
         best, place = candidates.topk(min(2 * beams, beams * V), dim=-1)
         beam, token = place // V, place % V
@@ -66,20 +67,21 @@ def beam_search(
             if rank < beams - len(found[b]) and best[b, rank] > float("-inf"):
                 ids = written[b, beam[b, rank]].tolist()
                 found[b].append(Hypothesis.ranked(ids, float(best[b, rank]), True, strength))
-        room = torch.tensor([beams - len(f) for f in found], device=device)
+        room = torch.tensor([beams - len(f) for f in found], device=device).clamp(min=0)
         total, kept = best.masked_fill(ends, float("-inf")).topk(beams, dim=-1)
         total = total.masked_fill(torch.arange(beams, device=device) >= room[:, None], float("-inf"))
         source, chosen = beam.gather(1, kept), token.gather(1, kept)
         before = written.gather(1, source[..., None].expand(-1, -1, length - 1))
         written = torch.cat([before, chosen[..., None]], dim=-1)
-        if length == tokens or not room.any():
+        for b in (b for b, limit in enumerate(limits) if limit == length):  # no room for more
+            found[b] += [
+                Hypothesis.ranked(i, s, False, strength)
+                for i, s in zip(written[b].tolist(), total[b].tolist(), strict=True)
+                if s > float("-inf")
+            ]
+            total[b] = float("-inf")
+        if total.max() == float("-inf"):
             break
         state.select((torch.arange(B, device=device)[:, None] * beams + source).flatten())
         scores = step(chosen.view(-1, 1), state)[:, -1].float().log_softmax(-1)
-    for hypotheses, ids, sums in zip(found, written.tolist(), total.tolist(), strict=True):
-        hypotheses += [
-            Hypothesis.ranked(i, s, False, strength)
-            for i, s in zip(ids, sums, strict=True)
-            if s > float("-inf")
-        ]
     return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in found]

@@ -34,9 +34,9 @@ def translate_ids(
         if not full and place < len(order) - 1:
             continue
         ids, keys = (torch.from_numpy(x).to(device) for x in pad([np.append(sources[r], mark) for r in rows]))
-        room = 2 * ids.shape[1] + 20
-        room = room if model.limit is None else min(room, model.limit)
-        state = model.start(ids, keys, room)
+        room = [2 * len(sources[r]) + 20 for r in rows]  # of each by itself, whatever its company
+        room = [n if model.limit is None else min(n, model.limit) for n in room]
+        state = model.start(ids, keys, max(room))
         first = torch.full((len(rows), 1), mark, device=device)
         best = beam_search(model.decode, state, first, beams=beams, tokens=room, end=mark, strength=strength)
         for r, hypotheses in zip(rows, best, strict=True):

@@ -51,6 +51,10 @@ class ExamplesJob(Job):
     def settings(self) -> Settings:
         """The longest training example decides how much a model must be able to see."""
         self.source.require("train", LEAST_EXAMPLES)
+        if not self.source.splits.get("valid"):
+            raise DataError(
+                f"{self.source.name}: there are no examples to validate on. Give more, or set data.valid higher."
+            )
         vocab = {} if self.tokenizer is None else {"vocab": len(self.tokenizer)}
         labels = {"labels": len(self.labels)} if self.labels else {}
         return {"model": {**vocab, **labels}, "data": {"labels": self.labels}}

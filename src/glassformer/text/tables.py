@@ -33,11 +33,9 @@ def own_examples(source: str, task: str, target: str | None, valid: float, test:
         rule = "as the files are named"
     else:
         splits, rule = divide_examples(read_examples(path, task, target), valid, test)
-    examples = Examples(source, splits, rule, path=path.resolve())
-    examples.require("train")
-    if not splits.get("valid"):
-        raise DataError(f"{source}: too few examples to keep some for validation; set data.valid higher.")
-    return examples
+    if not any(splits.values()):
+        raise DataError(f"{source} holds no examples.")
+    return Examples(source, splits, rule, path=path.resolve())
 
 
 def _folder(folder: Path, task: str) -> dict[str, list[Example]]:

@@ -92,9 +92,9 @@ def load_weights(model: nn.Module, path: Path) -> None:
 
 
 def load_matching(model: nn.Module, path: Path) -> list[str]:
-    """Copy the weights that both have, by name; returns the parts of the model that stay as they were."""
+    """Copy the weights of the body, which two tasks can share; returns the parts that stay as they were."""
     tensors, own = _load(path), model.state_dict()
-    common = [n for n in tensors if n in own]
+    common = [n for n in tensors if n in own and n.startswith("stack.")]
     wrong = [n for n in common if tensors[n].shape != own[n].shape]
     if wrong or not common:
         reason = f"another shape: {wrong[0]}" if wrong else "no weight of the same name"

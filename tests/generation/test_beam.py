@@ -1,0 +1,68 @@
+"""Beam search: one beam is greedy, many beams are exact where all sequences can be listed."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from glassformer.generation.beam import beam_search
+from glassformer.generation.engine import generate
+from glassformer.generation.translate import translate_ids
+from tests.models.families import FAMILIES, READERS, ids, make
+
+
+def search(model: torch.nn.Module, prompt: Tensor, **options: object) -> list:
+    state = model.new_state(len(prompt))
+    return beam_search(lambda new, s: model(new, state=s), state, prompt, **options)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_one_beam_is_greedy(name: str) -> None:
+    model = make("language", name)
+    for seed in range(4):
+        prompt = ids(1, 3, seed=seed)
+        steps = list(generate(model, prompt, 8, lambda logits: logits.argmax(-1)))
+        greedy = [int(t) for t in torch.cat(steps)]
+        for end in (None, greedy[4]):
+            wanted = greedy if end is None else greedy[: greedy.index(end)]
+            (found,) = search(model, prompt, beams=1, tokens=8, end=end, strength=0.7)[0]
+            assert found.ids == wanted and found.ended == (end is not None)
+
+
+@pytest.mark.parametrize("name", ["transformer", "lstm", "window"])
+@pytest.mark.parametrize("strength", [0.0, 1.0])
+def test_enough_beams_find_the_best_of_all_sequences(name: str, strength: float) -> None:
+    """Four tokens, one of which ends: every sequence up to length 3 is scored by itself."""
+    model, end, longest = make("language", name, vocab=4, seed=5), 3, 3
+    prompt = torch.tensor([[0, 1]])
+    best: list[tuple[float, list[int]]] = []
+    for n in range(longest + 1):
+        for body in itertools.product(range(3), repeat=n):
+            full = [*body, end] if n < longest else list(body)
+            sequence = torch.tensor([[0, 1, *full]])
+            logp = model(sequence[:, :-1]).detach().log_softmax(-1)[0, 1:]
+            total = sum(float(logp[i, t]) for i, t in enumerate(full))
+            best.append((total / ((5 + len(full)) / 6) ** strength, list(body)))
+    best.sort(key=lambda item: -item[0])
+    found = search(model, prompt, beams=64, tokens=longest, end=end, strength=strength)[0]
+    assert found[0].ids == best[0][1]
+    np.testing.assert_allclose([h.score for h in found[:5]], [s for s, _ in best[:5]], rtol=1e-4)
+
+
+def test_more_beams_never_find_a_worse_sequence_here() -> None:
+    model = make("language", "transformer")
+    scores = [search(model, ids(1, 2), beams=k, tokens=6, end=None)[0][0].score for k in (1, 4, 16)]
+    assert scores == sorted(scores)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_translations_do_not_depend_on_their_company(name: str) -> None:
+    model = make("translate", name)
+    sources = [np.array([3, 4, 5]), np.array([6]), np.array([7, 8, 9, 10, 11])]
+    together = translate_ids(model, sources, 0, beams=3)
+    for source, found in zip(sources, together, strict=True):
+        alone = translate_ids(model, [source], 0, beams=3)[0]
+        assert [h.ids for h in alone] == [h.ids for h in found]
+        assert [h.score for h in alone] == pytest.approx([h.score for h in found], rel=1e-4)
