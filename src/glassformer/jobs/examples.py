@@ -53,7 +53,7 @@ class ExamplesJob(Job):
         self.source.require("train", LEAST_EXAMPLES)
         if not self.source.splits.get("valid"):
             raise DataError(
-                f"{self.source.name}: there are no examples to validate on. Give more, or set data.valid higher."
+                f"{self.source.name}: no examples to validate on. Give more, or set data.valid higher."
             )
         vocab = {} if self.tokenizer is None else {"vocab": len(self.tokenizer)}
         labels = {"labels": len(self.labels)} if self.labels else {}
