@@ -4,7 +4,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test check format bench docs clean
+.PHONY: help install dev demo test check format bench depth docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -52,6 +52,9 @@ format: .venv/.installed-dev  ## format the code and sort the imports
 
 bench: .venv/.installed-dev  ## the figures of the README, measured here
 	$(BIN)/python benchmarks/shakespeare_char_small.py
+
+depth: .venv/.installed  ## how deep a stack can be trained, with which norms; half an hour on a CPU
+	$(BIN)/python benchmarks/depth.py
 
 docs: .venv/.installed  ## the pages of docs/ that are made from the code
 	$(BIN)/python docs/make_settings.py

@@ -13,7 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Training is cut short here; everything else in the README runs as written.
-SHORT = "--set training.steps=4 --set training.batch=4 --set model.width=32 --set model.layers=1"
+SHORT = "--set training.steps=4 --set training.batch=4 --set model.width=32 --set model.layers=1 "
+SHORT += "--set model.heads=2 --set training.eval_every=4"
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -22,6 +23,10 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def test_the_readmes_commands_run(tmp_path: Path) -> None:
     (tmp_path / "my.txt").write_text("A line of my own text, which is not long.\n" * 400)
+    reviews = [f"{w} film {i}\t{label}" for i in range(60) for w, label in (("good", "1"), ("bad", "0"))]
+    (tmp_path / "reviews.tsv").write_text("\n".join(reviews))
+    for side in ("en", "de"):
+        (tmp_path / f"book.{side}").write_text("\n".join(f"line {i} in {side}" for i in range(200)))
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "one.txt").write_text("Another text of mine.\n" * 400)
     lines = "\n".join(blocks(ROOT / "README.md", "sh")).replace("\\\n", " ").splitlines()
@@ -30,9 +35,10 @@ def test_the_readmes_commands_run(tmp_path: Path) -> None:
     data = Path(os.environ.get("GLASSFORMER_DATA", ROOT.parent / "shared" / "data"))
     environment = {**os.environ, "GLASSFORMER_DATA": str(data)}
     if not data.is_dir():  # without a network, what needs a download is left out
-        commands = [c for c in commands if "shakespeare" not in c]
+        needing = ("shakespeare", "sst2", "multi30k")
+        commands = [c for c in commands if not any(name in c for name in needing)]
     for command in commands:
-        arguments = shlex.split(command)[1:]
+        arguments = shlex.split(command.replace("training.seed=0,1,2", "training.seed=0"))[1:]
         if arguments[0] == "train":
             arguments += SHORT.split()
         done = subprocess.run(
@@ -45,7 +51,7 @@ def test_the_readmes_commands_run(tmp_path: Path) -> None:
             timeout=300,
         )
         assert done.returncode == 0, f"{command}\n{done.stderr}"
-        assert done.stdout.strip(), command
+        assert done.stdout, command  # a translation by an untrained model may be an empty line
 
 
 def test_the_readmes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

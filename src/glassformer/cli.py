@@ -85,6 +85,9 @@ def train(
     if grid or variants:
         runs = sweep_runs(source, grid, variants, out=out, settings=settings, display=display, **options)
         rows = compare_runs(runs)
+        page = runs[0].path.parent / "compare.html"
+        rows.save(str(page))
+        console.note(f"Table and curves are in {page}.")
         console.put_json(rows.as_json()) if json_ else console.put(show_table(rows))
         return
     run = train_run(source, out=out, settings=settings, display=display, **options)
@@ -164,13 +167,16 @@ def evaluate(
 
     options = {name: value for name, value in (("stride", stride), ("beams", beams)) if value is not None}
     result = opened.evaluate(split, data, warn=warn, **options)
+    floor = {name: found.score[1] for name, found in opened.floor(split).items()} if data is None else {}
     mistakes = opened.mistakes(split, data, **options) if errors else None
     if json_:
         extra = {"errors": mistakes.as_dict()} if mistakes else {}
-        console.put_json({**result.as_dict(), **extra})
+        console.put_json({**result.as_dict(), **({"floor": floor} if floor else {}), **extra})
         return
     for name, value in result.table():
         console.put(f"{name:<14} {value}")
+    for name, value in floor.items():
+        console.put(f"{'floor':<14} {value:.4f} {result.score[0]}: {name}")
     if mistakes:
         console.put("\n" + mistakes.show())
 

@@ -48,7 +48,9 @@ class ModelConfig(Section):
     hidden: int = Field(
         default=0, ge=0, description="hidden units of the feed-forward net; 0: 4 × `width` (8/3 for swiglu)"
     )
-    norm: Literal["layer", "rms"] = Field(default="layer", description="LayerNorm or RMSNorm")
+    norm: Literal["layer", "rms", "batch"] = Field(
+        default="layer", description="LayerNorm, RMSNorm, or BatchNorm (to see why not)"
+    )
     placement: Literal["pre", "post", "renorm", "none"] = Field(
         default="pre", description="where the norm stands: x+f(n(x)); n(x+f(x)); x̄+f(x̄) with x̄=n(x); nowhere"
     )

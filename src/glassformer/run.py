@@ -146,6 +146,10 @@ class Run:
                 )
         return job.evaluate(self.model, self.config, split, **options)
 
+    def floor(self, split: str = "valid") -> dict[str, Result]:
+        """What models that know next to nothing reach on the same split of the run's own data."""
+        return self.job().floor(split)
+
     def mistakes(self, split: str = "valid", data: str | None = None, **options: Any) -> Mistakes:
         """Where the model goes wrong: its worst predictions, and tables of its losses."""
         job = self.job(data)

@@ -199,7 +199,7 @@ def test_tied_embeddings_are_one_matrix() -> None:
         ({"heads": 4, "kv_heads": 3}, "not a multiple of model.kv_heads 3"),
         ({"head_width": 5}, "must be even"),
         ({"layers": 0}, "model.layers"),
-        ({"norm": "batch"}, "model.norm"),
+        ({"norm": "group"}, "model.norm"),
         ({"dropout": 1.0}, "model.dropout"),
     ],
 )

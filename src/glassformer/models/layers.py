@@ -37,7 +37,35 @@ class RMSNorm(nn.Module):
         return F.rms_norm(x, self.gamma.shape, self.gamma.to(x.dtype), self.eps)
 
 
-NORMS: dict[str, type[LayerNorm] | type[RMSNorm]] = {"layer": LayerNorm, "rms": RMSNorm}
+class BatchNorm(nn.Module):
+    """Each feature to mean 0 and variance 1 over all tokens of the batch, then γ ⊙ x + β.
+
+    Here to show why transformers do without it: a token's value then depends on the other sentences of the
+    batch, on padding, and in training on the tokens that come after it; and what it is divided by in use are
+    averages from training.
+    """
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, width: int, bias: bool = True, eps: float = 1e-5):
+        super().__init__()
+        self.eps = eps
+        self.gamma = nn.Parameter(torch.ones(width))
+        self.beta = nn.Parameter(torch.zeros(width)) if bias else None
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("variance", torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = x.flatten(0, -2)
+        out = F.batch_norm(
+            flat, self.mean, self.variance, self.gamma, self.beta, self.training, momentum=0.1, eps=self.eps
+        )
+        return out.view(x.shape)
+
+
+Norm = LayerNorm | RMSNorm | BatchNorm
+NORMS: dict[str, type[Norm]] = {"layer": LayerNorm, "rms": RMSNorm, "batch": BatchNorm}
 
 
 def relu2(x: Tensor) -> Tensor:

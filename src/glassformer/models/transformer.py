@@ -139,4 +139,5 @@ def make_norm(config: "ModelConfig") -> nn.Module:
 
 
 def _qk_norm(config: "ModelConfig") -> nn.Module | None:
-    return NORMS[config.norm](config.head_width, bias=False) if config.qk_norm else None
+    kind = "layer" if config.norm == "batch" else config.norm  # of one query there is no batch
+    return NORMS[kind](config.head_width, bias=False) if config.qk_norm else None
