@@ -53,7 +53,9 @@ def test_commands_and_flags_are_a_decision() -> None:
                 "--json",
             ]
         ),
-        "eval": sorted(["RUN", "--data", "--split", "--stride", "--beams", "--errors", "--pairs", "--json"]),
+        "eval": sorted(
+            ["RUN", "--data", "--target", "--split", "--stride", "--beams", "--errors", "--pairs", "--json"]
+        ),
         "compare": sorted(["RUNS", "--html", "--json"]),
         "translate": sorted(["RUN", "TEXT", "--beams", "--penalty", "--json"]),
         "classify": sorted(["RUN", "TEXT", "--json"]),

@@ -183,3 +183,70 @@ def test_images_are_classified_by_the_same_encoder(tmp_path: Path) -> None:
     assert run.config.model.patch == 4 and run.result["floor_scores"]["logistic regression"] > 0.9
     with pytest.raises(UsageError, match="images"):
         run.classify(["seven"])
+
+
+def test_a_begun_run_is_resumed_with_its_own_command(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative paths and `training.steps=0` are resolved when a run begins, and are no change later."""
+    monkeypatch.chdir(data["source"].parent)
+    recipe = tmp_path / "own.yaml"
+    recipe.write_text(
+        "settings: {tokenizer: {kind: char}, model: {layers: 1, width: 16, heads: 2, context: 40},"
+        " training: {steps: 0, minutes: 0.01, batch: 8, device: cpu}}"
+    )
+    for _ in range(2):
+        run = gf.train("p.en", target="p.de", recipe=str(recipe), out=tmp_path / "run", resume=True)
+    assert run.config.training.steps >= 10
+
+
+def test_what_a_measurement_cannot_do_is_said(data: dict[str, Path], tmp_path: Path) -> None:
+    translator = train("translate", data, tmp_path / "t")
+    with pytest.raises(UsageError, match="stride means nothing to the task translate"):
+        translator.evaluate(stride=4)
+    both = translator.evaluate(data=str(data["source"]), target=str(data["target"]))
+    assert both.as_dict()["n"] == 200
+    with pytest.raises(UsageError, match="other language is missing"):
+        translator.evaluate(data=str(data["source"]))
+    recurrent = train("language", data, tmp_path / "r", settings={"model.family": "lstm"})
+    with pytest.raises(UsageError, match="no windows"):
+        recurrent.evaluate(stride=4)
+    window = train("language", data, tmp_path / "w", settings={"model.family": "window", "model.window": 5})
+    assert window.evaluate().as_dict()["window"] == 5
+
+
+def test_tags_beyond_the_context_count_as_wrong(data: dict[str, Path], tmp_path: Path) -> None:
+    run = train("tag", data, tmp_path / "t", settings={"model.context": 8})
+    warnings: list[str] = []
+    result = run.evaluate(warn=warnings.append).as_dict()
+    words = sum(len(w) for w, _ in run.job().source.require("valid"))
+    assert result["n"] == words and result["accuracy"] < 1.0
+    assert "longer than model.context 8" in warnings[0]
+
+
+def test_runs_are_one_line_only_when_nothing_but_the_seed_differs(
+    data: dict[str, Path], tmp_path: Path
+) -> None:
+    base = train("language", data, tmp_path / "a", settings={"tokenizer.kind": "byte"})
+    again = train("language", data, tmp_path / "b", settings={"tokenizer.kind": "byte", "training.seed": 1})
+    tuned = train("language", data, tmp_path / "c", init=tmp_path / "a")
+    shown = show_table(compare_runs([base, again, tuned]))
+    assert shown.count("× 2") == 1 and "\nc " in shown
+    (base.path / "result.json").write_text(json.dumps({"valid": {}}))
+    with pytest.raises(RunError, match="older version"):
+        compare_runs([gf.load(base.path)])
+
+
+def test_a_recipe_and_a_base_go_together(data: dict[str, Path], tmp_path: Path) -> None:
+    train("masked", data, tmp_path / "base", settings={"model.context": 64, "tokenizer.kind": "byte"})
+    recipe = tmp_path / "own.yaml"
+    recipe.write_text(
+        "settings: {tokenizer: {kind: word}, model: {layers: 3, width: 64, dropout: 0.25},"
+        " training: {steps: 4, batch: 8, device: cpu}}"
+    )
+    run = gf.train(
+        data["classify"], task="classify", recipe=str(recipe), out=tmp_path / "c", init=tmp_path / "base"
+    )
+    assert (run.config.model.width, run.config.model.dropout, run.tokenizer.kind) == (16, 0.25, "byte")
+    found = probe(run, "default")
+    assert found.base_unit == "nats" and found.unit == "p(1)" and "base, nats" in found.show()

@@ -31,7 +31,7 @@ class Pair:
     first: str
     second: str
     difference: float  # of the first over the second: nats, or probability of `label`
-    base: float | None = None  # the same of the run it started from
+    base: float | None = None  # the same of the run it started from, in `base_unit`
 
 
 @dataclass
@@ -39,6 +39,7 @@ class Probe:
     run: str
     base: str | None
     unit: str
+    base_unit: str | None
     pairs: list[Pair]
 
     @property
@@ -51,9 +52,8 @@ class Probe:
     def show(self) -> str:
         """One line per pair: how much the first sentence is preferred."""
         width = max(len(p.first) for p in self.pairs)
-        names = f"{'first':<{width}}  {'second':<{width}}  {self.unit:>12}" + (
-            "        base" if self.base else ""
-        )
+        names = f"{'first':<{width}}  {'second':<{width}}  {self.unit:>12}"
+        names += f"  base, {self.base_unit}" if self.base_unit else ""
         lines = [names]
         for p in self.pairs:
             base = f"  {p.base:>+10.3f}" if p.base is not None else ""
@@ -70,14 +70,17 @@ def probe(run: Run, pairs: str) -> Probe:
     given = DEFAULT if pairs == "default" else _read(Path(pairs))
     started_from = run.data.get("init")
     base = Run(started_from, device=str(run.device)) if started_from and Path(started_from).is_dir() else None
-    if base is not None and base.config.task != run.config.task:
-        base = None  # another kind of number: they could not be compared
-    unit = f"p({run.config.data.labels[-1]})" if run.config.task == "classify" else "nats"
     made: list[Pair] = []
     for first, second in given:
         there = score(base, first) - score(base, second) if base is not None else None
         made.append(Pair(first, second, score(run, first) - score(run, second), there))
-    return Probe(str(run.path), str(base.path) if base else None, unit, made)
+    return Probe(
+        str(run.path), str(base.path) if base else None, _unit(run), _unit(base) if base else None, made
+    )
+
+
+def _unit(run: Run) -> str:
+    return f"p({run.config.data.labels[-1]})" if run.config.task == "classify" else "nats"
 
 
 def _read(path: Path) -> list[tuple[str, str]]:

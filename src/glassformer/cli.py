@@ -137,6 +137,7 @@ def evaluate(
     data: Annotated[
         str | None, typer.Option(help="Other data; a file or folder is scored whole.", show_default=False)
     ] = None,
+    target: Annotated[str | None, typer.Option(help="The other language of --data, line by line.")] = None,
     split: Annotated[str, typer.Option(help="valid or test (or train).")] = "valid",
     stride: Annotated[
         int | None, typer.Option(help="How far the window moves on; the context if not given.")
@@ -166,9 +167,9 @@ def evaluate(
         console.note(f"Warning: {text}")
 
     options = {name: value for name, value in (("stride", stride), ("beams", beams)) if value is not None}
-    result = opened.evaluate(split, data, warn=warn, **options)
+    result = opened.evaluate(split, data, target, warn=warn, **options)
     floor = {name: found.score[1] for name, found in opened.floor(split).items()} if data is None else {}
-    mistakes = opened.mistakes(split, data, **options) if errors else None
+    mistakes = opened.mistakes(split, data, target, **options) if errors else None
     if json_:
         extra = {"errors": mistakes.as_dict()} if mistakes else {}
         console.put_json({**result.as_dict(), **({"floor": floor} if floor else {}), **extra})

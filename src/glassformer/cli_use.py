@@ -154,7 +154,7 @@ def _lines(text: str) -> list[str]:
 
     from glassformer.errors import UsageError
 
-    lines = [line for line in sys.stdin.read().splitlines() if line.strip()] if text == "-" else [text]
-    if not lines or not any(line.strip() for line in lines):
+    lines = sys.stdin.read().removesuffix("\n").split("\n") if text == "-" else [text]
+    if not any(line.strip() for line in lines):
         raise UsageError("there is nothing to read: give a text, or lines on standard input")
     return lines

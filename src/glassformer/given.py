@@ -13,14 +13,21 @@ def gather(
     target: str | Path | None,
     recipe: str | None,
     settings: Settings | None,
+    init: bool = False,
 ) -> Settings:
-    """Everything the user said, as one nested dictionary, with task and source filled in."""
+    """Everything the user said, as one nested dictionary, with task and source filled in.
+
+    A run that starts from another one has its tokenizer and its shape; a recipe's own then do not count.
+    """
     nested: Settings = {}
     for key, value in (settings or {}).items():
         section, dot, field = key.partition(".")
         nested = merge(nested, {section: {field: value}} if dot else {key: value})
     nested = coerce(nested, "settings")
     tested = load_recipe(recipe) if recipe else {}
+    if init:
+        kept = {k: v for k, v in tested.get("model", {}).items() if k in ("dropout", "pooling")}
+        tested = {**{k: v for k, v in tested.items() if k != "tokenizer"}, "model": kept}
     own: Settings = nested.get("training", {})
     if "optimizer" in own or own.get("schedule") == "noam":  # what was tuned for another does not carry over
         tuned = {"lr", "schedule", "warmup", "beta1", "beta2", "eps"}

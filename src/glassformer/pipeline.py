@@ -2,13 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
 from glassformer.config import Config, Settings, build, flatten
-from glassformer.errors import RunError, UsageError
+from glassformer.errors import RunError
 from glassformer.files import write_atomically, writing
 from glassformer.given import default_name, gather
 from glassformer.jobs.find import JOBS
@@ -16,11 +15,11 @@ from glassformer.jobs.job import Job
 from glassformer.models.cost import operations_per_token
 from glassformer.models.make import make_model
 from glassformer.models.model import Body, parameter_count
+from glassformer.prepare import agreed, find_tokenizer, text_size
 from glassformer.run import Run
 from glassformer.settings import continued_config, merge, save_config
-from glassformer.sizing import choose_model, choose_tokenizer, measure_step
-from glassformer.text.load import load_tokenizer, train_tokenizer
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.sizing import choose_model, measure_step
+from glassformer.text.load import load_tokenizer
 from glassformer.training.checkpoint import latest_checkpoint, load_matching, load_weights
 from glassformer.training.device import Precision, choose_device, compile_pays
 from glassformer.training.display import Display, Silent
@@ -28,7 +27,6 @@ from glassformer.training.hooks import Hooks
 from glassformer.training.loop import Trainer, freeze
 from glassformer.training.plot import plot_losses
 
-TOKENIZER_SAMPLE = 32_000_000  # bytes of text that are enough to learn a vocabulary from
 OF_THE_DATA = {"vocab", "labels", "patch"}  # model settings that follow from the data
 
 
@@ -51,7 +49,7 @@ def train(
     given.
     """
     display = display or Silent()
-    given = gather(source, task, target, recipe, settings)
+    given = gather(source, task, target, recipe, settings, init=init is not None)
     folder = Path(out) if out else Path("runs") / default_name(given)
     if resume and (folder / "config.yaml").is_file():
         return _resume(folder, given, display)
@@ -73,11 +71,11 @@ def train(
     if data.target is not None:
         given["data"]["target"] = str(Path(data.target).expanduser().resolve())
     device = choose_device(given.get("training", {}).get("device", "auto"))
-    tokenizer, chosen, why = _tokenizer(kind, opened, given, base, device, display)
+    tokenizer, chosen, why = find_tokenizer(kind, opened, given, base, device, display)
     given = merge(given, {"tokenizer": chosen})
-    with display.reading(_size(opened)) as advance:
+    with display.reading(text_size(opened)) as advance:
         job = kind(opened, tokenizer, data, advance)
-    given = _agreed(given, job.settings())
+    given = agreed(given, job.settings())
     display.note(f"Data: {job.describe()}{'; ' if why else ''}{why}.")
     config = _configuration(given, recipe, job, device, display)
     model = _make_model(config, device, base, display)
@@ -129,7 +127,10 @@ def _configuration(
             f"{t.steps} steps of {t.batch} × {m.context} tokens with {t.optimizer}."
         )
     model = make_model(config.task, config.model)
-    job.task(model, config)  # what the data cannot serve is said before anything is written
+    job.check(config)  # what the data cannot serve is said before anything is written
+    job.task(model, config)
+    for warning in job.warnings(config, "train"):
+        display.note(f"Note: {warning}.")
     opaque = any(isinstance(m, Body) and not m.compiles for m in model.modules())
     if opaque and config.training.compile == "auto":
         config.training.compile = "off"
@@ -190,6 +191,7 @@ def _fit(
         "score": {"name": name, "value": value, "more_is_better": more},
         "floor": {name: found.as_dict() for name, found in floor.items()},
         "floor_scores": {name: found.score[1] for name, found in floor.items()},
+        "unknown_share": job.unknown_share("valid"),
         "best_step": progress.best_step,
         "steps": progress.step,
         "tokens": progress.tokens,
@@ -224,54 +226,3 @@ def _resume(folder: Path, given: Settings, display: Display) -> Run:
     base = Run(recorded["init"]) if recorded.get("init") and checkpoint is None else None
     model = _make_model(config, choose_device(config.training.device), base)
     return _fit(folder, config, model, job, display, checkpoint)
-
-
-def _tokenizer(
-    kind: type[Job], opened: Any, given: Settings, base: Run | None, device: torch.device, display: Display
-) -> tuple[Tokenizer | None, dict[str, Any], str]:
-    """The tokenizer of a run: another's, a file's, or a new one; with its settings and the reason."""
-    asked: dict[str, Any] = given.get("tokenizer", {})
-    sample = list(kind.texts(opened, limit=1_000_000))
-    if not sample:  # images need none
-        return None, asked, ""
-    if base is not None:
-        if asked:
-            raise UsageError("a run that starts from another one has its tokenizer: leave tokenizer.… out")
-        return base.tokenizer, base.config.tokenizer.model_dump(), f"the tokenizer of {base.path}"
-    if asked.get("file"):
-        tokenizer = load_tokenizer(asked["file"])
-        chosen = {**asked, "kind": tokenizer.kind, "vocab": len(tokenizer)}
-        return tokenizer, chosen, f"the tokenizer of {asked['file']}"
-    size = _size(opened) or sum(len(t) for t in sample)
-    if size > 10_000_000:
-        display.note(f"Learning the vocabulary from {min(TOKENIZER_SAMPLE, size):,} bytes …")
-    automatic, why = choose_tokenizer(
-        size,
-        len(set().union(*sample)),
-        device,
-        minutes=given.get("training", {}).get("minutes", 0.0),
-        kind=asked.get("kind"),
-        sequence=sorted(len(t) for t in sample)[len(sample) // 2] if kind.name == "translate" else None,
-    )
-    settings = build({"tokenizer": {**automatic, **asked}}).tokenizer
-    texts = kind.texts(opened, limit=TOKENIZER_SAMPLE)
-    tokenizer = train_tokenizer(settings.kind, texts, settings.vocab, settings.pattern, kind.specials)
-    why = "" if asked else why
-    return tokenizer, settings.model_dump(), why or f"{settings.kind} with {len(tokenizer)} entries"
-
-
-def _size(opened: Any) -> int:
-    """Bytes of text, where that is what the data is."""
-    return sum(opened.bytes(split) for split in opened.splits) if hasattr(opened, "bytes") else 0
-
-
-def _agreed(given: Settings, found: Settings) -> Settings:
-    """What the data says, unless the user said something else about the same."""
-    for name, value in found.get("model", {}).items():
-        asked = given.get("model", {}).get(name) or value
-        if asked != value:
-            raise UsageError(
-                f"model.{name} {asked}: the data has {value}. Leave model.{name} out"
-                + (", and set tokenizer.vocab." if name == "vocab" else ".")
-            )
-    return merge(given, found)

@@ -31,14 +31,13 @@ from glassformer.generation.stream import prompt_ids, stream_text
 from glassformer.jobs.find import JOBS
 from glassformer.jobs.job import Job
 from glassformer.jobs.labels import ClassifyJob, TagJob
-from glassformer.jobs.language import LanguageJob
 from glassformer.jobs.translate import TranslateJob
 from glassformer.models.make import make_model
 from glassformer.models.model import EncoderDecoder, LanguageModel
 from glassformer.settings import load_config
 from glassformer.text.examples import Examples
 from glassformer.text.load import load_tokenizer
-from glassformer.text.tokenizer import UNKNOWN, Tokenizer, Vocabulary
+from glassformer.text.tokenizer import UNKNOWN, Tokenizer
 from glassformer.training.checkpoint import load_weights
 from glassformer.training.device import choose_device
 
@@ -55,6 +54,7 @@ class Run:
             raise RunError(f"{self.path} {what}. Train one: glassformer train TEXT --out {self.path}")
         self.config: Config = load_config(self.path / "config.yaml")
         self.device = choose_device(device)
+        self._jobs: dict[str | None, Job] = {}
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -109,10 +109,18 @@ class Run:
         except (ValueError, TypeError):
             raise RunError(f"{path} is damaged: expected a JSON object.") from None
 
-    def job(self, data: str | None = None, warn: Warn = lambda _: None) -> Job:
+    def job(self, data: str | None = None, target: str | None = None, warn: Warn = lambda _: None) -> Job:
         """The run's task on its own data, or on `data`: any SOURCE; a file or folder is taken whole."""
+        if data not in (None, "-"):
+            return self._open_job(data, target, warn)
+        if data not in self._jobs:  # standard input can be read once only
+            self._jobs[data] = self._open_job(data, target, warn)
+        return self._jobs[data]
+
+    def _open_job(self, data: str | None, target: str | None, warn: Warn) -> Job:
         kind, settings = JOBS[self.config.task], self.config.data
-        opened = kind.open(settings if data is None else settings.model_copy(update={"source": data}))
+        other = settings.model_copy(update={"source": data, "target": target})
+        opened = kind.open(settings if data is None else other)
         for warning in opened.warnings:
             warn(warning)
         trained_on = self.data.get("text_fingerprint")
@@ -120,12 +128,15 @@ class Run:
             warn(f"{settings.source} has changed since this run was trained on it; the splits may differ")
         if data is not None and opened.path is not None:
             opened = opened.whole()
-        return kind(opened, None if self.config.model.patch else self.tokenizer, settings)
+        job = kind(opened, None if self.config.model.patch else self.tokenizer, settings)
+        job.own_data = data is None
+        return job
 
     def evaluate(
         self,
         split: str = "valid",
         data: str | None = None,
+        target: str | None = None,
         warn: Warn = lambda _: None,
         **options: Any,
     ) -> Result:
@@ -134,25 +145,29 @@ class Run:
         `data` is any SOURCE; a file or folder named here is scored whole, whatever the split. Options: stride
         (language), beams and strength of the length penalty (translate).
         """
-        job = self.job(data, warn)
+        job = self.job(data, target, warn)
         split = "all" if "all" in job.source.splits else split
-        if isinstance(job, LanguageJob) and isinstance(self.tokenizer, Vocabulary):
-            tokens = job.tokens(split)
-            unknown = sum(int((part == self.tokenizer.unknown).sum()) for part in tokens.arrays)
-            if unknown:
-                warn(
-                    f"{unknown / len(tokens):.2%} of the tokens are {UNKNOWN}, which says less than the text "
-                    "it stands for: bits per byte is not comparable with that of a lossless tokenizer"
-                )
+        wrong = [name for name in options if name not in job.options]
+        if wrong:
+            raise UsageError(f"{wrong[0]} means nothing to the task {job.name} ({self.path}): leave it out")
+        if unknown := job.unknown_share(split):
+            warn(
+                f"{unknown:.2%} of the tokens are {UNKNOWN}, which says less than the text it stands for: "
+                "bits per byte is not comparable with that of a lossless tokenizer"
+            )
+        for warning in job.warnings(self.config, split):
+            warn(warning)
         return job.evaluate(self.model, self.config, split, **options)
 
     def floor(self, split: str = "valid") -> dict[str, Result]:
         """What models that know next to nothing reach on the same split of the run's own data."""
         return self.job().floor(split)
 
-    def mistakes(self, split: str = "valid", data: str | None = None, **options: Any) -> Mistakes:
+    def mistakes(
+        self, split: str = "valid", data: str | None = None, target: str | None = None, **options: Any
+    ) -> Mistakes:
         """Where the model goes wrong: its worst predictions, and tables of its losses."""
-        job = self.job(data)
+        job = self.job(data, target)
         split = "all" if "all" in job.source.splits else split
         return job.mistakes(self.model, self.config, split, **options)
 
@@ -206,8 +221,9 @@ class Run:
         """The best translation of each text."""
         job = self._bare_job(TranslateJob)
         assert isinstance(job, TranslateJob) and isinstance(self.model, EncoderDecoder)
-        found = job.translate(self.model, self.config, texts, beams=beams, strength=strength)
-        return [best[0][0] for best in found]
+        there = [text for text in texts if text.strip()]  # an empty line stays one
+        found = iter(job.translate(self.model, self.config, there, beams=beams, strength=strength))
+        return [next(found)[0][0] if text.strip() else "" for text in texts]
 
     @torch.no_grad()
     def classify(self, texts: list[str]) -> list[dict[str, float]]:

@@ -108,8 +108,11 @@ def continued_config(folder: Path, given: Settings) -> Config:
     config = load_config(folder / "config.yaml")
     before = flatten(config.model_dump())
     asked = flatten(given)
-    if _same_source(asked.get("data.source"), before["data.source"]):
-        asked.pop("data.source", None)
+    for place in ("data.source", "data.target"):
+        if _same_source(asked.get(place), before[place]):
+            asked.pop(place, None)
+    if asked.get("training.steps") == 0:  # as many as fitted, decided when the run began
+        asked.pop("training.steps")
     for decided in ("training.compile", "training.precision"):
         if asked.get(decided) == "auto":  # decided when the run began
             asked.pop(decided)
@@ -128,7 +131,7 @@ def continued_config(folder: Path, given: Settings) -> Config:
     return config
 
 
-def _same_source(asked: str | None, begun_with: str) -> bool:
+def _same_source(asked: str | None, begun_with: str | None) -> bool:
     return asked in (None, "-", begun_with) or str(Path(str(asked)).expanduser().resolve()) == begun_with
 
 

@@ -30,7 +30,12 @@ def parse_sweep(pairs: Sequence[str]) -> Grid:
         key, equals, values = pair.partition("=")
         if not equals or not values:
             raise UsageError(f"--sweep {pair}: expected key=a,b,c, for example model.layers=2,4,6")
-        listed = yaml.safe_load(f"[{values}]")
+        try:
+            listed = yaml.safe_load(f"[{values}]")
+        except yaml.YAMLError:
+            listed = []
+        if not listed or any(value is None for value in listed):
+            raise UsageError(f"--sweep {pair}: expected values with commas between, for example {key}=2,4,6")
         for value in listed:
             parse_overrides([f"{key}={json.dumps(value)}"])
         grid.append((key.strip(), listed))
@@ -50,11 +55,8 @@ def sweep_runs(
     **options: Any,
 ) -> list[Run]:
     """Train every combination, each in a folder of its own; finished ones are not trained again on resume."""
-    folder = (
-        Path(out)
-        if out
-        else Path("runs") / (recipe or default_name(gather(source, None, None, recipe, settings)))
-    )
+    name = Path(recipe).stem if recipe else default_name(gather(source, None, None, None, settings))
+    folder = Path(out) if out else Path("runs") / name
     points: list[tuple[str, Settings]] = [
         ("-".join([name, *labels]).strip("-"), merge(changes, *chosen))
         for name, changes in (variants or {"": {}}).items()
@@ -135,15 +137,19 @@ def show_table(comparison: Comparison) -> str:
 
 def _row(run: Run, name: str) -> Row:
     result = run.result
+    if "score" not in result:
+        raise RunError(f"{run.path} was made by an older version: go on with --resume once, then compare.")
     score = result["score"]
     key = {"bits per byte": "bits_per_byte", "accuracy": "accuracy"}.get(score["name"], "loss")
     curve = [
         {"step": r["step"], "tokens": r["train_tokens"], "seconds": r["seconds"], "score": r[key]}
         for r in read_metrics(run.path / "metrics.jsonl")
-        if r.get("split") == "valid" and key in r
+        if r.get("split") == "valid" and key in r and "train_tokens" in r
     ]
+    window = result["valid"].get("window")
     asked = run.data.get("given") or flatten(run.config.model_dump(mode="json"))
     group = {k: v for k, v in asked.items() if k != "training.seed"}  # what was chosen by itself may vary
+    group |= {name: run.data.get(name) for name in ("init", "text_fingerprint")}
     return Row(
         name=name,
         task=run.config.task,
@@ -158,6 +164,10 @@ def _row(run: Run, name: str) -> Row:
         score=(score["name"], score["value"], score["more_is_better"]),
         floor=result["floor_scores"],
         curve=curve,
+        curve_name=score["name"] if key != "loss" else "loss",
+        data=run.data.get("source", run.config.data.source),
+        window=f"{window:,} / {result['valid']['stride']:,}" if window else "",
+        lossless=not result.get("unknown_share"),
     )
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from glassformer.config import ModelConfig, build
 from glassformer.errors import UsageError
 from glassformer.models.cache import Carried
+from glassformer.models.cost import operations_per_token
 from glassformer.models.make import make_model
 from glassformer.models.model import EncoderDecoder, LanguageModel
 from glassformer.models.tap import Record
@@ -92,6 +93,43 @@ def test_neither_padding_nor_company_changes_a_result(name: str, task: str) -> N
     for i, n in enumerate(lengths):
         alone = model(tokens[i : i + 1, :n])[0]
         close(together[i] if task == "classify" else together[i, :n], alone)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first", "last", "attention"])
+def test_pooling_counts_right_in_half_precision(pooling: str) -> None:
+    model = make("classify", "gru", pooling=pooling, context=400)
+    tokens = ids(1, 303)
+    keys = torch.ones(1, 303, dtype=torch.bool)
+    record = Record("pool")
+    with torch.autocast("cpu", torch.bfloat16):
+        model(tokens, keys, tap=record)
+    weights = record.values["pool"]
+    assert weights.sum().item() == pytest.approx(1.0, abs=1e-4)
+    if pooling in ("first", "last"):
+        assert weights.argmax().item() == (0 if pooling == "first" else 302)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_cost_of_a_pass_is_what_the_profiler_counts(name: str) -> None:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    if "family" in FAMILIES[name] or "attention" in FAMILIES[name]:
+        return  # the counter does not know the fused recurrent kernels, nor a lower rung's layout
+    model = make("language", name)
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model(ids(1, 12))
+    assert operations_per_token(model, 12) == pytest.approx(counter.get_total_flops() / 12, rel=0.02)
+
+
+def test_lower_rungs_cost_their_attention_too() -> None:
+    costs = [
+        operations_per_token(make("language", name), 12)
+        for name in ("similarity", "query-key", "transformer")
+    ]
+    assert costs == sorted(costs)
+    grows = operations_per_token(make("language", "similarity"), 24) - costs[0]
+    assert grows == 2 * 2 * 12 * (16 + 16)  # two layers, twelve more positions, keys and values of width 16
 
 
 @pytest.mark.parametrize("name", READERS)

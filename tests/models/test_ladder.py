@@ -20,14 +20,14 @@ def identity(linear: torch.nn.Linear) -> None:
 
 
 def test_raw_similarity_is_softmax_of_inner_products() -> None:
-    layer, given = Similarity(1, position=NONE), x()
+    layer, given = Similarity(C, 1, position=NONE), x()
     weights = (given @ given.transpose(1, 2) / C**0.5).softmax(-1)
     torch.testing.assert_close(layer(given, Mask()), weights @ given)
     assert list(layer.parameters()) == []
 
 
 def test_projecting_by_nothing_is_raw_similarity() -> None:
-    upper, lower, given = Projected(C, H, C // H, position=NONE), Similarity(H, position=NONE), x()
+    upper, lower, given = Projected(C, H, C // H, position=NONE), Similarity(C, H, position=NONE), x()
     identity(upper.u)
     torch.testing.assert_close(upper(given, Mask(causal=True)), lower(given, Mask(causal=True)))
 

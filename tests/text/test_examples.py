@@ -74,6 +74,9 @@ def test_parallel_texts_are_read_line_by_line(tmp_path: Path) -> None:
         ("tag", "a.jsonl", '{"words": ["a"], "tags": []}', r"as many tags as words"),
         ("translate", "a.en", "one\n", r"other language is missing.*--target"),
         ("classify", "a.tsv", "", r"is empty"),
+        ("classify", "a.tsv", "\n\n", r"holds no examples"),
+        ("classify", "a.csv", "label,content\n1,good film\n", r"its header names label, but none of text"),
+        ("classify", "a.csv", "comment,rating\n" + "a,1\nb,0\n" * 9, r"looks like a header"),
     ],
 )
 def test_wrong_tables_are_named_with_the_line(
@@ -81,6 +84,20 @@ def test_wrong_tables_are_named_with_the_line(
 ) -> None:
     with pytest.raises(GlassformerError, match=message):
         read_examples(write(tmp_path / name, text), task, None)
+
+
+def test_only_new_lines_end_a_line(tmp_path: Path) -> None:
+    """Python's splitlines would also cut at U+2028 and U+0085, which are part of some texts."""
+    text = json.dumps({"text": "a\u2028b", "label": "x"}, ensure_ascii=False)
+    assert read_examples(write(tmp_path / "a.jsonl", text), "classify", None) == [("a\u2028b", "x")]
+    one, other = write(tmp_path / "a.en", "a\x85b\nc\n"), write(tmp_path / "a.de", "d\ne\n")
+    assert read_examples(one, "translate", str(other)) == [("a\x85b", "d"), ("c", "e")]
+
+
+def test_a_document_may_be_a_cell(tmp_path: Path) -> None:
+    long = "word " * 60_000
+    found = read_examples(write(tmp_path / "a.tsv", f"{long}\t1\n"), "classify", None)
+    assert found == [(long.strip(), "1")]
 
 
 def test_parallel_texts_of_unequal_length_are_refused(tmp_path: Path) -> None:

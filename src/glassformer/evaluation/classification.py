@@ -13,10 +13,11 @@ from torch import nn
 from glassformer.evaluation.result import Result, wilson
 from glassformer.tasks.labelling import Labelling
 from glassformer.tasks.masked import MaskedModelling
-from glassformer.tasks.task import NOT_SCORED, cross_entropy
+from glassformer.tasks.task import NOT_SCORED, Batch, cross_entropy
 from glassformer.tasks.translation import Translating
 
 BATCH_TOKENS = 8192
+BATCH_LOGITS = 1 << 25  # scores held at once
 
 
 @dataclass(frozen=True)
@@ -64,29 +65,33 @@ class Answers:
     probability: np.ndarray  # of what was predicted
 
 
-def evaluate_labels(model: nn.Module, task: Labelling, split: str) -> Classification:
+def evaluate_labels(model: nn.Module, task: Labelling, split: str, unseen: int = 0) -> Classification:
+    """`unseen`: labels of positions beyond the model's context, which count as wrong."""
     parts = list(answers(model, task))
-    right = np.concatenate([p.predicted == p.targets for p in parts])
+    right = np.concatenate([*(p.predicted == p.targets for p in parts), np.zeros(unseen, bool)])
     return classification(split, np.concatenate([p.nats for p in parts]), right)
 
 
-def evaluate_masked(model: nn.Module, task: MaskedModelling, split: str, batch: int = 32) -> Classification:
+def evaluate_masked(model: nn.Module, task: MaskedModelling, split: str) -> Classification:
     """Accuracy and loss on hidden tokens; which are hidden is the same each time."""
-    parts: list[Answers] = []
-    for first in range(0, task.windows.per_epoch, batch):
-        count = min(batch, task.windows.per_epoch - first)
-        made = task.batch(first, count)
-        parts.append(answer(model, made["targets"], np.arange(count), (made["inputs"],)))
+    parts = [found for _, found in masked_answers(model, task)]
     right = np.concatenate([p.predicted == p.targets for p in parts])
     return classification(split, np.concatenate([p.nats for p in parts]), right)
+
+
+def masked_answers(model: nn.Module, task: MaskedModelling) -> Iterator[tuple[Batch, Answers]]:
+    """Every window of the text once, with what the model says about its hidden tokens."""
+    windows = task.windows
+    size = max(1, BATCH_LOGITS // (windows.context * (task.mask + 1)))
+    for first in range(0, windows.per_epoch, size):
+        batch = task.batch(first, min(size, windows.per_epoch - first))
+        yield batch, _answers(model, task, batch, np.arange(len(batch["inputs"])))
 
 
 def answers(model: nn.Module, task: Labelling | Translating) -> Iterator[Answers]:
     """The model's answer to every example, those of like length together."""
     for rows in length_batches(task.lengths):
-        batch = task.collate(rows)
-        names = ("inputs", "keys") if isinstance(task, Labelling) else ("sources", "inputs", "keys")
-        yield answer(model, batch["targets"], np.array(rows), tuple(batch[n] for n in names))
+        yield _answers(model, task, task.collate(rows), np.array(rows))
 
 
 def length_batches(lengths: list[int]) -> Iterator[list[int]]:
@@ -102,14 +107,15 @@ def length_batches(lengths: list[int]) -> Iterator[list[int]]:
 
 
 @torch.no_grad()
-def answer(
-    model: nn.Module, targets: torch.Tensor, rows: np.ndarray, given: tuple[torch.Tensor, ...]
+def _answers(
+    model: nn.Module, task: Labelling | Translating | MaskedModelling, batch: Batch, rows: np.ndarray
 ) -> Answers:
     training, device = model.training, next(model.parameters()).device
     model.eval()
-    logits = model(*(x.to(device) for x in given))
+    batch = {name: tensor.to(device) for name, tensor in batch.items()}
+    logits = task.logits(model, batch)
     model.train(training)
-    flat = targets.to(device).flatten()
+    flat = batch["targets"].flatten()
     nats = cross_entropy(logits, flat, reduction="none").float()
     probability, predicted = logits.flatten(0, -2).float().softmax(-1).max(-1)
     scored = (flat != NOT_SCORED).cpu().numpy()

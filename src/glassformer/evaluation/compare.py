@@ -32,6 +32,10 @@ class Row:
     score: tuple[str, float, bool]  # name, value, whether more is better
     floor: dict[str, float] = field(default_factory=dict)  # baseline → the same score
     curve: list[dict[str, float]] = field(default_factory=list)  # validation: step, tokens, seconds, score
+    curve_name: str = "loss"  # what the curve's score is: BLEU is not measured along the way
+    data: str = ""
+    window: str = ""  # and stride, of a language model's evaluation
+    lossless: bool = True  # False: unknown words cost nothing, so bits per byte say less
 
 
 @dataclass
@@ -52,15 +56,15 @@ class Line:
 
 def lines(rows: Sequence[Row]) -> list[Line]:
     """Groups in order, best first within a task and score."""
-    groups: dict[tuple[str, str, str], list[Row]] = {}
+    groups: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in rows:
-        groups.setdefault((row.task, row.score[0], row.group), []).append(row)
+        groups.setdefault((row.task, row.data, row.score[0], row.group), []).append(row)
     made = [Line(found) for found in groups.values()]
 
-    def order(line: Line) -> tuple[str, str, float]:
-        _, _, more = line.rows[0].score
+    def order(line: Line) -> tuple[str, str, str, float]:
+        first = line.rows[0]
         value, _ = line.mean(lambda r: r.score[1])
-        return line.rows[0].task, line.rows[0].score[0], -value if more else value
+        return first.task, first.data, first.score[0], -value if first.score[2] else value
 
     return sorted(made, key=order)
 
@@ -72,16 +76,21 @@ def columns(line: Line) -> dict[str, str]:
     cells = {
         "run": line.name,
         "model": first.family,
+        "data": first.data,
         "parameters": f"{line.mean(lambda r: r.parameters)[0]:,.0f}",
         "tokens": f"{line.mean(lambda r: r.tokens)[0]:,.0f}",
         score: _spread(*line.mean(lambda r: r.score[1]), digits=2 if score == "BLEU" else 4),
     }
+    if not first.lossless:
+        cells[score] += " (<unk>)"
     if all("perplexity" in r.numbers for r in line.rows):
         cells["perplexity"] = _spread(*line.mean(lambda r: r.numbers["perplexity"]), digits=2)
     if all("exact_match" in r.numbers for r in line.rows):
         cells["exact match"] = _spread(*line.mean(lambda r: r.numbers["exact_match"]), digits=4)
     cells["tokens/s"] = f"{line.mean(lambda r: r.tokens_per_second)[0]:,.0f}"
     cells["seconds"] = _spread(*line.mean(lambda r: r.seconds), digits=1)
+    if first.window:
+        cells["window / stride"] = first.window
     cells["operations"] = f"{line.mean(lambda r: r.operations_per_token * r.tokens)[0]:.2e}"
     return cells
 
@@ -93,7 +102,7 @@ def floors(rows: Sequence[Row]) -> list[dict[str, str]]:
         score = row.score[0]
         for name, value in row.floor.items():
             shown = f"{value:.2f}" if score == "BLEU" else f"{value:.4f}"
-            found[row.task, name, shown] = {"run": f"floor: {name}", score: shown}
+            found[row.data, name, shown] = {"run": f"floor: {name}", "data": row.data, score: shown}
     return list(found.values())
 
 
@@ -115,6 +124,7 @@ def as_dicts(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "runs": [r.name for r in line.rows],
                 "task": first.task,
                 "family": first.family,
+                "data": first.data,
                 "parameters": first.parameters,
                 "tokens": first.tokens,
                 "score": {"name": first.score[0], "mean": value, "deviation": spread},
@@ -136,10 +146,10 @@ def plot(rows: Sequence[Row], kind: str = "svg") -> bytes:
     from matplotlib import pyplot as plt
     from matplotlib.ticker import EngFormatter
 
-    score = rows[0].score[0]
-    shown = [r for r in rows if r.score[0] == score and len(r.curve) > 1]
+    score = rows[0].curve_name
+    shown = [r for r in rows if (r.curve_name, r.data) == (score, rows[0].data) and len(r.curve) > 1]
     figure, places = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained", sharey=True)
-    floor = rows[0].floor if shown and rows[0].score[0] != "BLEU" else {}
+    floor = rows[0].floor if shown and rows[0].score[0] == score else {}
     groups = list(dict.fromkeys(r.group for r in shown))
     for axes, (axis, label) in zip(places.flat, AXES.items(), strict=True):
         for row in shown:
@@ -168,7 +178,7 @@ def plot(rows: Sequence[Row], kind: str = "svg") -> bytes:
         axes.grid(alpha=0.25)
         axes.set_ylabel(f"validation {score}" if axes in places[:, 0] else "")
     best = [*(p["score"] for r in shown for p in r.curve), *floor.values()]
-    if best and not rows[0].score[2]:  # the first steps must not flatten the rest
+    if best and score != "accuracy":  # the first steps must not flatten the rest
         places.flat[0].set_ylim(min(best) * 0.98, min(max(best), min(best) * 2.2))
     places.flat[0].legend(frameon=False, fontsize=9)
     drawn = io.BytesIO()

@@ -46,24 +46,26 @@ class Mistakes:
 def text_mistakes(
     scored: Iterable[Scored],
     ids: np.ndarray,
-    trained_on: np.ndarray,
+    trained_on: np.ndarray | None,
     show: Callable[[np.ndarray], str],
 ) -> Mistakes:
-    """Of a language model. `trained_on`: how often each id is in the training text; `show`: ids as text."""
+    """Of a language model. `trained_on`: how often each id is in the training text, where that is known."""
     parts = list(scored)
     index, depth, nats = (
         np.concatenate([getattr(p, name) for p in parts]) for name in ("index", "depth", "nats")
     )
-    seen = trained_on[ids[index]]
+    counts = np.zeros(int(ids.max()) + 1, int) if trained_on is None else trained_on
+    seen = counts[ids[index]]
     worst = np.argsort(-nats, kind="stable")[:WORST]
     rows: list[list[Any]] = []
     for i in worst.tolist():
         at = int(index[i])
         rows.append([float(nats[i]), show(ids[at : at + 1]), int(seen[i]), show(ids[max(0, at - 16) : at])])
+    frequency = _by("loss by how often a token is in the training text", "times there", seen, nats)
     return Mistakes(
         [
             _by("loss by the tokens seen before", "tokens before", depth, nats),
-            _by("loss by how often a token is in the training text", "times there", seen, nats),
+            *([] if trained_on is None else [frequency]),
             Table("the worst predictions", ["nats", "token", "times in training", "after"], rows),
         ]
     )

@@ -92,7 +92,8 @@ def evaluate_likelihood(
     """Score a whole split. `first_bytes`: the text bytes of its first token, which nothing predicts."""
     nats = sum(float(part.nats.sum(dtype=np.float64)) for part in score_tokens(model, tokens, window, stride))
     if model.limit is None:
-        window = stride = _stream_length(len(tokens) - 1)
+        window = model.stack.span or _stream_length(len(tokens) - 1)
+        stride = window if model.stack.span is None else 1
     text_bytes = tokens.bytes - first_bytes
     return Likelihood.from_nats(split, nats, len(tokens) - 1, text_bytes, window, stride or window)
 

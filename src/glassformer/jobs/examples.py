@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import DataConfig, Settings
+from glassformer.config import Config, DataConfig, Settings
 from glassformer.errors import DataError
 from glassformer.jobs.job import Job
 from glassformer.text.examples import Example, Examples, label_names
@@ -26,7 +26,9 @@ class ExamplesJob(Job):
         self._encoded: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
 
     def _labels(self) -> list[str]:
-        return label_names(self.source.require("train", LEAST_EXAMPLES))
+        """Those of all splits: a rare one may be missing in training, and is then never said."""
+        self.source.require("train", LEAST_EXAMPLES)
+        return label_names(e for examples in self.source.splits.values() for e in examples)
 
     @abstractmethod
     def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
@@ -37,6 +39,20 @@ class ExamplesJob(Job):
         if split not in self._encoded:
             self._encoded[split] = [self.encode(e) for e in self.source.require(split)]
         return [(x[:context], y[:context] if y.ndim else y) for x, y in self._encoded[split]]
+
+    def warnings(self, config: Config, split: str) -> list[str]:
+        lengths = [max(len(x), y.size) for x, y in self.encoded(split, 1 << 30)]
+        cut = sum(n > config.model.context for n in lengths)
+        if not cut:
+            return []
+        return [
+            f"{cut} of {len(lengths)} examples in {split} are longer than model.context "
+            f"{config.model.context} and are cut there"
+        ]
+
+    def check(self, config: Config) -> None:
+        for split in ("train", "valid"):
+            self.encoded(split, config.model.context)
 
     def ids(self, text: str) -> list[int]:
         assert self.tokenizer is not None

@@ -23,6 +23,8 @@ from glassformer.text.tokenizer import END_OF_TEXT, Tokenizer
 class Job(ABC):
     name: ClassVar[str]
     specials: ClassVar[tuple[str, ...]] = (END_OF_TEXT,)  # what its tokenizer must know
+    options: ClassVar[tuple[str, ...]] = ()  # what its evaluation can be told
+    own_data = True  # False: data that the run was not trained on
     source: Any  # a Corpus or Examples
 
     @staticmethod
@@ -62,6 +64,18 @@ class Job(ABC):
         self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
     ) -> Result:
         """Measure a model on a whole split; not `full`: only what is cheap enough to do in training."""
+
+    @abstractmethod
+    def check(self, config: Config) -> None:
+        """Refuse what the data cannot serve, before anything is written."""
+
+    def warnings(self, config: Config, split: str) -> list[str]:
+        """What a person should know about a measurement on this split."""
+        return []
+
+    def unknown_share(self, split: str) -> float:
+        """The share of tokens that stand for words the tokenizer does not know."""
+        return 0.0
 
     def sample(self, model: nn.Module, config: Config) -> str | None:
         """Something the model makes as it is now, for a person to look at."""

@@ -37,7 +37,9 @@ class LabelJob(ExamplesJob):
     def evaluate(
         self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
     ) -> Classification:
-        return evaluate_labels(model, self._task(split, config.model.context), split)
+        found = self.encoded(split, 1 << 30)
+        unseen = sum(int((y[config.model.context :] != NOT_SCORED).sum()) for _, y in found if y.ndim)
+        return evaluate_labels(model, self._task(split, config.model.context), split, unseen)
 
     def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
         examples = self.source.require(split)

@@ -9,7 +9,7 @@ from torch import nn
 
 from glassformer.config import Config, DataConfig, Settings
 from glassformer.errors import UsageError
-from glassformer.evaluation.classification import answer, classification, evaluate_masked
+from glassformer.evaluation.classification import classification, evaluate_masked, masked_answers
 from glassformer.evaluation.errors import Mistakes, text_mistakes
 from glassformer.evaluation.likelihood import Likelihood, Scored, evaluate_likelihood, score_tokens
 from glassformer.evaluation.result import Result
@@ -24,7 +24,7 @@ from glassformer.tasks.task import NOT_SCORED, Task
 from glassformer.text.datasets import open_corpus
 from glassformer.text.shards import Progress, Tokens, open_shards, require, tokenize, tokenizer_fingerprint
 from glassformer.text.sources import Corpus
-from glassformer.text.tokenizer import END_OF_TEXT, MASK, Tokenizer
+from glassformer.text.tokenizer import END_OF_TEXT, MASK, Tokenizer, Vocabulary
 
 LEAST_TOKENS = 256  # of training text; below this there is nothing to learn
 FLOOR_TOKENS = 20_000_000  # of training text that the n-gram model counts at most
@@ -32,6 +32,7 @@ FLOOR_TOKENS = 20_000_000  # of training text that the n-gram model counts at mo
 
 class LanguageJob(Job):
     name = "language"
+    options = ("stride",)
     source: Corpus
 
     def __init__(
@@ -82,6 +83,8 @@ class LanguageJob(Job):
         """Options: stride."""
         assert isinstance(model, LanguageModel)
         stride, context = options.get("stride"), config.model.context
+        if stride is not None and model.limit is None:
+            raise UsageError("stride: a model without a limit of context reads on and on; it has no windows")
         if stride is not None and not 1 <= stride <= context:
             raise UsageError(f"stride {stride}: expected 1 to {context}, the model's context")
         tokens = self.tokens(split)
@@ -94,6 +97,15 @@ class LanguageJob(Job):
         first = int(tokens.read(0, 1)[0])
         return 0 if first in self.tokenizer.specials.values() else len(self.tokenizer.token_bytes(first))
 
+    def check(self, config: Config) -> None:
+        self.tokens("train", config.model.context + 2)
+
+    def unknown_share(self, split: str) -> float:
+        if not isinstance(self.tokenizer, Vocabulary):
+            return 0.0
+        tokens = self.tokens(split)
+        return sum(int((part == self.tokenizer.unknown).sum()) for part in tokens.arrays) / len(tokens)
+
     def sample(self, model: nn.Module, config: Config) -> str | None:
         """A short text; the same seed each time, so that progress shows."""
         assert isinstance(model, LanguageModel)
@@ -105,7 +117,8 @@ class LanguageJob(Job):
         assert isinstance(model, LanguageModel)
         tokens = self.tokens(split)
         scored = score_tokens(model, tokens, config.model.context, options.get("stride"))
-        return text_mistakes(scored, tokens.read(0, len(tokens)), self._counts(), self.tokenizer.decode)
+        counts = self._counts() if self.own_data else None
+        return text_mistakes(scored, tokens.read(0, len(tokens)), counts, self.tokenizer.decode)
 
     def _counts(self) -> np.ndarray:
         """How often each id stands in the training text."""
@@ -127,6 +140,11 @@ class LanguageJob(Job):
 class MaskedJob(LanguageJob):
     name = "masked"
     specials = (END_OF_TEXT, MASK)
+    options = ()
+
+    def check(self, config: Config) -> None:
+        for split in ("train", "valid"):
+            self.tokens(split, config.model.context + 1)
 
     def _task(self, split: str, config: Config, seed: int) -> MaskedModelling:
         mask = self.tokenizer.specials.get(MASK)
@@ -144,19 +162,18 @@ class MaskedJob(LanguageJob):
         return evaluate_masked(model, self._task(split, config, seed=0), split)
 
     def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
-        task, made = self._task(split, config, seed=0), []
-        for first in range(0, task.windows.per_epoch, 32):
-            batch = task.batch(first, min(32, task.windows.per_epoch - first))
-            answers = answer(model, batch["targets"], np.arange(len(batch["targets"])), (batch["inputs"],))
-            ids = torch.where(batch["targets"] == NOT_SCORED, batch["inputs"], batch["targets"]).numpy()
-            made.append((ids, answers))
+        made = [
+            (torch.where(batch["targets"] == NOT_SCORED, batch["inputs"], batch["targets"]).numpy(), found)
+            for batch, found in masked_answers(model, self._task(split, config, seed=0))
+        ]
         width = made[0][0].shape[1]
         scored, at = [], 0
         for ids, a in made:
             scored.append(Scored(at + a.rows * width + a.places, a.places, a.nats))
             at += ids.size
         flat = np.concatenate([ids.ravel() for ids, _ in made])
-        return text_mistakes(scored, flat, self._counts(), self.tokenizer.decode)
+        counts = self._counts() if self.own_data else None
+        return text_mistakes(scored, flat, counts, self.tokenizer.decode)
 
     def sample(self, model: nn.Module, config: Config) -> str | None:
         return None

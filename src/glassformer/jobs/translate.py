@@ -27,6 +27,7 @@ from glassformer.text.examples import Example, Examples
 
 class TranslateJob(ExamplesJob):
     name = "translate"
+    options = ("beams", "strength")
 
     @staticmethod
     def open(data: DataConfig) -> Examples:

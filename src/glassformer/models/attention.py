@@ -98,6 +98,7 @@ class Mixer(nn.Module):
 
     position: Position
     dropout: float
+    widths: tuple[int, int]  # of all heads' keys, H·D, and of their values, H·E
 
     def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, D), keys (B, K, T, D) and values (B, K, T, E); `start`: where x begins."""
@@ -157,6 +158,7 @@ class Attention(Mixer):
             self.kv_heads * self.head_width,
             self.kv_heads * self.value_width,
         )
+        self.widths = heads * self.head_width, heads * self.value_width
         self.qkv = nn.Linear(width, sum(self.parts), bias=bias)
         self.out = nn.Linear(heads * self.value_width, width, bias=bias)
 
@@ -194,6 +196,7 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.heads, self.dropout = heads, dropout
         self.qk_norm = qk_norm or nn.Identity()
+        self.widths = heads * head_width, heads * head_width
         self.q = nn.Linear(width, heads * head_width, bias=bias)
         self.kv = nn.Linear(width, 2 * heads * head_width, bias=bias)
         self.out = nn.Linear(heads * head_width, width, bias=bias)

@@ -1,8 +1,8 @@
 """What a forward pass costs, counted in multiplications and additions (two for each weight that is used).
 
     matrices     2 · rows · columns per token
-    attention    4 · T · H · D per token and layer: scores and weighted values (half of it under a causal mask
-                 is thrown away, but done)
+    attention    2 · T · H · (D + E) per token and layer: scores and weighted values (half of it is thrown
+                 away under a causal mask, but done)
 
 Training costs three times as much: the backward pass is two forward passes. Letters as in attention.py.
 """
@@ -22,14 +22,5 @@ def operations_per_token(model: nn.Module, T: int) -> float:
         elif isinstance(module, nn.RNNBase):
             total += 2 * sum(p.numel() for p in module.parameters() if p.ndim == 2)
         elif isinstance(module, Mixer | CrossAttention):
-            heads, width = getattr(module, "heads", 1), _head_width(module)
-            total += 4 * T * heads * width
+            total += 2 * T * sum(module.widths)
     return total / 2 if isinstance(model, EncoderDecoder) else total
-
-
-def _head_width(module: nn.Module) -> int:
-    """Of keys or values: what a head multiplies with every other position."""
-    out = getattr(module, "out", None)
-    if isinstance(out, nn.Linear):
-        return out.in_features // getattr(module, "heads", 1)
-    return getattr(module, "head_width", 0)

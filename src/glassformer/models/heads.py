@@ -30,7 +30,10 @@ class EachPosition(Head):
 
 
 class Pooling(nn.Module):
-    """Which positions speak for the whole: weights (B, T) that sum to one and leave padding out."""
+    """Which positions speak for the whole: weights (B, T) that sum to one and leave padding out.
+
+    `keys` (B, T) is True where a position is real. Counting is done in float32: bfloat16 stops at 256.
+    """
 
     def forward(self, x: Tensor, keys: Tensor) -> Tensor:
         raise NotImplementedError
@@ -38,20 +41,20 @@ class Pooling(nn.Module):
 
 class Mean(Pooling):
     def forward(self, x: Tensor, keys: Tensor) -> Tensor:
-        return keys / keys.sum(dim=1, keepdim=True)
+        return keys.float() / keys.sum(dim=1, keepdim=True)
 
 
 class First(Pooling):
     def forward(self, x: Tensor, keys: Tensor) -> Tensor:
-        return torch.zeros_like(keys).index_fill(1, torch.zeros(1, dtype=torch.long, device=x.device), 1.0)
+        return torch.eye(keys.shape[1], device=x.device)[:1].expand(keys.shape)
 
 
 class Last(Pooling):
     """The last position that is no padding: where a recurrent model has read everything."""
 
     def forward(self, x: Tensor, keys: Tensor) -> Tensor:
-        last = keys.sum(dim=1, keepdim=True).long() - 1
-        return torch.zeros_like(keys).scatter(1, last, 1.0)
+        last = keys.sum(dim=1, keepdim=True) - 1
+        return torch.zeros(keys.shape, device=x.device).scatter(1, last, 1.0)
 
 
 class Learned(Pooling):
@@ -63,7 +66,7 @@ class Learned(Pooling):
 
     def forward(self, x: Tensor, keys: Tensor) -> Tensor:
         scores = self.query(x).squeeze(-1) / x.shape[-1] ** 0.5
-        return scores.masked_fill(keys == 0, float("-inf")).softmax(dim=-1)
+        return scores.float().masked_fill(~keys, float("-inf")).softmax(dim=-1)
 
 
 class Whole(Head):
@@ -76,7 +79,7 @@ class Whole(Head):
         self.linear = nn.Linear(width, outputs)
 
     def forward(self, x: Tensor, keys: Tensor | None, tap: Tap = off) -> Tensor:
-        there = x.new_ones(x.shape[:2]) if keys is None else keys.to(x.dtype)
+        there = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if keys is None else keys
         weights = tap("pool", self.pooling(x, there))
         pooled = torch.einsum("bt,btc->bc", weights.to(x.dtype), x)
         return self.linear(self.dropout(tap("pooled", pooled)))

@@ -23,9 +23,10 @@ from glassformer.models.position import Position
 class Similarity(Mixer):
     """Tokens look at the tokens they resemble."""
 
-    def __init__(self, heads: int, *, position: Position, dropout: float = 0.0):
+    def __init__(self, width: int, heads: int, *, position: Position, dropout: float = 0.0):
         super().__init__()
         self.heads, self.position, self.dropout = heads, position, dropout
+        self.widths = width, width
 
     def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         x = split_heads(x, self.heads)
@@ -40,7 +41,8 @@ class Projected(Similarity):
     """Likeness in a space of features that is learned."""
 
     def __init__(self, width: int, heads: int, head_width: int, *, position: Position, dropout: float = 0.0):
-        super().__init__(heads, position=position, dropout=dropout)
+        super().__init__(width, heads, position=position, dropout=dropout)
+        self.widths = heads * head_width, width
         self.u = nn.Linear(width, heads * head_width, bias=False)
 
     def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -52,7 +54,8 @@ class QueryKey(Similarity):
     """What a token looks for and what it shows are two things."""
 
     def __init__(self, width: int, heads: int, head_width: int, *, position: Position, dropout: float = 0.0):
-        super().__init__(heads, position=position, dropout=dropout)
+        super().__init__(width, heads, position=position, dropout=dropout)
+        self.widths = heads * head_width, width
         self.q = nn.Linear(width, heads * head_width, bias=False)
         self.k = nn.Linear(width, heads * head_width, bias=False)
 
@@ -79,6 +82,7 @@ class Distance(Mixer):
     ):
         super().__init__()
         self.heads, self.context, self.position, self.dropout = heads, context, position, dropout
+        self.widths = 0, width
         self.scores = nn.Parameter(torch.zeros(heads, 2 * context - 1))  # at index context − 1 + t − s
         self.v = nn.Linear(width, width, bias=bias)
         self.out = nn.Linear(width, width, bias=bias)

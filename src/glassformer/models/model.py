@@ -31,6 +31,7 @@ class Body(nn.Module, ABC):
     embedding: nn.Module
     embedding_std: float | None = None  # how large embeddings start; None: as init.py has it
     limit: int | None  # positions it can see at once; None: it reads a sequence of any length
+    span: int | None = None  # tokens that reach its answer, where that is less than it reads
     compiles = True  # whether torch.compile has something to gain
 
     @abstractmethod

@@ -155,8 +155,9 @@ class RecurrentStack(Body):
         if self.cross is None or memory is None:
             return self._directions(i)[0].begin(batch)
         values, keys = memory.values, memory.keys
-        weights = values.new_ones(values.shape[:2]) if keys is None else keys.to(values.dtype)
-        mean = torch.einsum("bs,bsc->bc", weights / weights.sum(dim=1, keepdim=True), values)
+        there = torch.ones(values.shape[:2], device=values.device) if keys is None else keys.float()
+        weights = (there / there.sum(dim=1, keepdim=True)).to(values.dtype)
+        mean = torch.einsum("bs,bsc->bc", weights, values)
         return tuple(torch.tanh(self.bridge[i](mean)).split(self.width, dim=-1))
 
 

@@ -100,7 +100,7 @@ def make_attention(config: "ModelConfig", position: Position) -> Mixer:
     c = config
     match c.attention:
         case "similarity":
-            return Similarity(c.heads, position=position, dropout=c.dropout)
+            return Similarity(c.width, c.heads, position=position, dropout=c.dropout)
         case "projected":
             return Projected(c.width, c.heads, c.head_width, position=position, dropout=c.dropout)
         case "query-key":

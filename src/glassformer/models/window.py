@@ -46,7 +46,8 @@ class WindowNet(Body):
     def __init__(self, config: "ModelConfig", embedding: nn.Module):
         super().__init__()
         assert config.window is not None
-        self.limit, self.n, self.width = None, config.window, config.width
+        self.limit, self.width = None, config.width
+        self.n = self.span = config.window
         self.embedding_std = 1.0
         self.embedding = embedding
         self.activation = ACTIVATIONS[config.activation]

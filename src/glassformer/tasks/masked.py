@@ -42,10 +42,13 @@ class MaskedModelling(Stateless):
     def tokens(self, batch: Batch) -> int:
         return batch["inputs"].numel()
 
+    def logits(self, model: Callable[..., Tensor], batch: Batch, tap: Tap = off) -> Tensor:
+        return model(batch["inputs"], tap=tap)
+
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
     ) -> Tensor:
-        return cross_entropy(model(batch["inputs"], tap=tap), batch["targets"], smoothing)
+        return cross_entropy(self.logits(model, batch, tap), batch["targets"], smoothing)
 
 
 def hide(ids: np.ndarray, mask: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ A folder holds files named train, valid (or val, dev) and test, which then are t
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,12 +71,25 @@ def read_examples(path: Path, task: str, target: str | None) -> list[Example]:
 def _columns(path: Path, task: str, separator: str) -> Iterator[Example]:
     # Tab-separated text is taken as it stands: quotes in it are part of the sentence.
     quoting = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.reader(file, delimiter=separator, quoting=quoting))
-    rows = [(number, row) for number, row in enumerate(rows, start=1) if row]
-    first, second = _places(path, rows[0][1], task)
-    if any(cell.strip().lower() in NAMES[task][0] + NAMES[task][1] for cell in rows[0][1]):
-        rows = rows[1:]
+    csv.field_size_limit(1 << 30)  # a document may be a cell
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            table = list(csv.reader(file, delimiter=separator, quoting=quoting))
+    except csv.Error as error:
+        raise DataError(f"{path} cannot be read as a table: {error}.") from None
+    rows = [(number, row) for number, row in enumerate(table, start=1) if any(c.strip() for c in row)]
+    if not rows:
+        raise DataError(f"{path} holds no examples.")
+    first, second, named = _places(path, rows[0][1], task)
+    rows = rows[1:] if named else rows
+    answers = Counter(row[second].strip() for _, row in rows if len(row) > second)
+    if task == "classify" and len(rows) > 8 and answers[rows[0][1][second].strip()] == 1:
+        rest = [n for label, n in answers.items() if label != rows[0][1][second].strip()]
+        if min(rest, default=0) > 1:
+            raise DataError(
+                f"{path}: the first line looks like a header, since its label '{rows[0][1][second].strip()}' "
+                "never comes again. Name the columns text and label, or remove it."
+            )
     for number, row in rows:
         if len(row) <= max(first, second):
             raise DataError(
@@ -85,22 +99,28 @@ def _columns(path: Path, task: str, separator: str) -> Iterator[Example]:
         yield row[first].strip(), row[second].strip()
 
 
-def _places(path: Path, header: list[str], task: str) -> tuple[int, int]:
-    """Which columns hold input and output: as the header says, else the first two."""
+def _places(path: Path, header: list[str], task: str) -> tuple[int, int, bool]:
+    """Which columns hold input and output: as the header says, else the first two; whether there is one."""
     names = [cell.strip().lower() for cell in header]
     found = [next((i for i, n in enumerate(names) if n in wanted), None) for wanted in NAMES[task]]
     if found[0] is not None and found[1] is not None:
-        return found[0], found[1]
+        return found[0], found[1], True
+    if len(header) > 1 and (found[0] is not None or found[1] is not None):
+        known, missing = (NAMES[task][i] for i in ((0, 1) if found[1] is None else (1, 0)))
+        raise DataError(
+            f"{path}: its header names {' '.join(set(known) & set(names))}, but none of "
+            f"{', '.join(missing)}. Name both columns, or neither."
+        )
     if len(header) < 2:
         raise DataError(
             f"{path}: expected two columns, {NAMES[task][0][0]} and {NAMES[task][1][0]}, found one. "
             "A .tsv file has a tab between them, a .csv file a comma."
         )
-    return 0, 1
+    return 0, 1, False
 
 
 def _json_lines(path: Path, task: str) -> Iterator[Example]:
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
+    for number, line in enumerate(_lines(path), start=1):
         if not line.strip():
             continue
         try:
@@ -120,7 +140,7 @@ def _json_lines(path: Path, task: str) -> Iterator[Example]:
 def _tagged(path: Path) -> Iterator[Example]:
     words: list[str] = []
     tags: list[str] = []
-    for number, line in enumerate([*path.read_text(encoding="utf-8-sig").splitlines(), ""], start=1):
+    for number, line in enumerate([*_lines(path), ""], start=1):
         cells = line.split("\t") if "\t" in line else line.split()
         if not cells:
             if words:
@@ -137,13 +157,18 @@ def _parallel(path: Path, target: Path) -> list[Example]:
     if not target.is_file():
         raise DataError(f"there is no file '{target}' (--target: the other language, line by line).")
     examine(target, str(target))
-    sides = [p.read_text(encoding="utf-8-sig").splitlines() for p in (path, target)]
+    sides = [_lines(p) for p in (path, target)]
     if len(sides[0]) != len(sides[1]):
         raise DataError(
             f"{path} has {len(sides[0])} lines and {target} has {len(sides[1])}: "
             "line n of one must be the translation of line n of the other."
         )
     return [(a.strip(), b.strip()) for a, b in zip(*sides, strict=True) if a.strip() and b.strip()]
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file: new lines end them, and none of the rarer signs that Python would cut at too."""
+    return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
 
 
 def _same_length(path: Path, number: int, words: Any, tags: Any) -> None:

@@ -1,0 +1,68 @@
+"""Before training: the tokenizer of a run, and what the data and the user must agree on."""
+
+from typing import Any
+
+import torch
+
+from glassformer.config import Settings, build
+from glassformer.errors import UsageError
+from glassformer.jobs.job import Job
+from glassformer.run import Run
+from glassformer.settings import merge
+from glassformer.sizing import choose_tokenizer
+from glassformer.text.load import load_tokenizer, train_tokenizer
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.training.display import Display
+
+TOKENIZER_SAMPLE = 32_000_000  # bytes of text that are enough to learn a vocabulary from
+
+
+def find_tokenizer(
+    kind: type[Job], opened: Any, given: Settings, base: Run | None, device: torch.device, display: Display
+) -> tuple[Tokenizer | None, dict[str, Any], str]:
+    """The tokenizer of a run: another's, a file's, or a new one; with its settings and the reason."""
+    asked: dict[str, Any] = given.get("tokenizer", {})
+    sample = list(kind.texts(opened, limit=1_000_000))
+    if not sample:  # images need none
+        return None, asked, ""
+    if base is not None:
+        if asked:
+            raise UsageError("a run that starts from another one has its tokenizer: leave tokenizer.… out")
+        return base.tokenizer, base.config.tokenizer.model_dump(), f"the tokenizer of {base.path}"
+    if asked.get("file"):
+        tokenizer = load_tokenizer(asked["file"])
+        chosen = {**asked, "kind": tokenizer.kind, "vocab": len(tokenizer)}
+        return tokenizer, chosen, f"the tokenizer of {asked['file']}"
+    size = text_size(opened) or sum(len(t) for t in sample)
+    if size > 10_000_000:
+        display.note(f"Learning the vocabulary from {min(TOKENIZER_SAMPLE, size):,} bytes …")
+    automatic, why = choose_tokenizer(
+        size,
+        len(set().union(*sample)),
+        device,
+        minutes=given.get("training", {}).get("minutes", 0.0),
+        kind=asked.get("kind"),
+        sequence=sorted(len(t) for t in sample)[len(sample) // 2] if kind.name == "translate" else None,
+    )
+    settings = build({"tokenizer": {**automatic, **asked}}).tokenizer
+    texts = kind.texts(opened, limit=TOKENIZER_SAMPLE)
+    tokenizer = train_tokenizer(settings.kind, texts, settings.vocab, settings.pattern, kind.specials)
+    why = "" if asked else why
+    return tokenizer, settings.model_dump(), why or f"{settings.kind} with {len(tokenizer)} entries"
+
+
+def text_size(opened: Any) -> int:
+    """Bytes of text, where that is what the data is."""
+    return sum(opened.bytes(split) for split in opened.splits) if hasattr(opened, "bytes") else 0
+
+
+def agreed(given: Settings, found: Settings) -> Settings:
+    """What the data says, unless the user said something else about the same."""
+    for name, value in found.get("model", {}).items():
+        asked = given.get("model", {}).get(name) or value
+        if asked != value:
+            raise UsageError(
+                f"model.{name} {asked}: the data has {value}. Leave model.{name} out"
+                + (", and set tokenizer.vocab." if name == "vocab" else ".")
+            )
+    return merge(given, found)
