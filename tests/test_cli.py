@@ -271,3 +271,15 @@ def test_tasks_from_the_command_line(tmp_path: Path) -> None:
     assert (tmp_path / "c.html").is_file()
     nothing = call("classify", "c", cwd=tmp_path, input="")
     assert nothing.returncode == 2 and "nothing to read" in nothing.stderr
+
+
+def test_the_version_is_told() -> None:
+    found = call("--version")
+    assert found.returncode == 0 and found.stdout.startswith("glassformer 0.")
+
+
+def test_too_little_memory_is_said_in_words(tmp_path: Path, text_file: Path) -> None:
+    huge = ["--set", "model.width=4000000", "--set", "model.heads=2", "--set", "training.steps=1"]
+    done = call("train", str(text_file), "--out", str(tmp_path / "r"), *huge)
+    assert done.returncode == 1 and "not enough memory" in done.stderr, done.stderr[-500:]
+    assert "Traceback" not in done.stderr

@@ -17,8 +17,29 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from glassformer import __version__
+
+        console.put(f"glassformer {__version__}")
+        raise typer.Exit
+
+
 app.add_typer(use_app)  # without a name: generate, translate and classify stand beside the others
 app.add_typer(tokenizer_app, name="tokenizer")
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]

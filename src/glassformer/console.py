@@ -38,9 +38,24 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _out_of_memory(error: Exception) -> bool:
+    """Whether the machine or its GPU had no room: PyTorch says it in several ways."""
+    said = str(error).lower()
+    phrases = (
+        "out of memory",
+        "can't allocate memory",
+        "not enough memory",
+        "storage size calculation overflowed",
+    )
+    return isinstance(error, MemoryError) or any(phrase in said for phrase in phrases)
+
+
 def run_app(app: Callable[[], Any]) -> None:
     try:
         app()
+    except KeyboardInterrupt:
+        note("\nStopped; nothing was left half done.")
+        sys.exit(130)
     except OSError as error:
         _drop_output()
         note(f"Error: {error}")
@@ -62,6 +77,14 @@ def command(function: F) -> F:
         except KeyboardInterrupt:
             note("\nStopped; nothing was left half done.")
             raise typer.Exit(130) from None
+        except (RuntimeError, MemoryError) as error:
+            if not _out_of_memory(error):
+                raise
+            note(
+                "Error: there is not enough memory for this. Try a smaller training.batch (or the same with "
+                "a larger training.accumulate), a smaller model.context, or a smaller model."
+            )
+            raise typer.Exit(1) from None
         except BrokenPipeError:  # the reader of our output has gone
             _drop_output()
             raise typer.Exit(0) from None

@@ -153,7 +153,7 @@ def _row(run: Run, name: str) -> Row:
     return Row(
         name=name,
         task=run.config.task,
-        family=run.config.model.family,
+        family=_family(run),
         group=json.dumps(group, sort_keys=True),
         parameters=result["parameters"],
         tokens=result["tokens"],
@@ -169,6 +169,12 @@ def _row(run: Run, name: str) -> Row:
         window=f"{window:,} / {result['valid']['stride']:,}" if window else "",
         lossless=not result.get("unknown_share"),
     )
+
+
+def _family(run: Run) -> str:
+    """The model in a word or two."""
+    model = run.config.model
+    return model.family if model.attention == "full" else f"{model.family} ({model.attention})"
 
 
 def _short_names(paths: list[str]) -> list[str]:

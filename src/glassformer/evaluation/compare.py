@@ -110,6 +110,8 @@ def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Column names and cells; what a line does not have is empty."""
     cells = [*(columns(line) for line in lines(rows)), *floors(rows)]
     names = list(dict.fromkeys(name for line in cells for name in line))
+    if len({row.data for row in rows}) == 1:
+        names.remove("data")
     return names, [[line.get(name, "") for name in names] for line in cells]
 
 
@@ -206,12 +208,16 @@ PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{title}</title>
 <style>
-body {{ font: 15px/1.5 system-ui, sans-serif; color: #1c1f24; margin: 2rem auto; max-width: 72rem; padding:
-0 1rem }} table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }} th, td {{
-text-align: right; padding: .35rem .7rem; border-bottom: 1px solid #e3e6ea }} th {{ color: #5b6470;
-font-weight: 600 }} th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) {{ text-align: left }}
-svg {{ width: 100%; height: auto; margin-top: 1.5rem }} </style> <h1>{title}</h1>
-<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table> {drawing} </html>
+body {{ font: 14px/1.5 system-ui, sans-serif; color: #1c1f24; margin: 2rem auto; max-width: 84rem }}
+body > * {{ margin-left: 1rem; margin-right: 1rem }}
+div {{ overflow-x: auto }}
+table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }}
+th, td {{ text-align: right; padding: .35rem .55rem; border-bottom: 1px solid #e3e6ea; white-space: nowrap }}
+th {{ color: #5b6470; font-weight: 600 }}
+th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) {{ text-align: left }}
+svg {{ width: 100%; height: auto; margin-top: 1.5rem }}
+</style> <h1>{title}</h1>
+<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div> {drawing} </html>
 """
 
 

@@ -17,6 +17,10 @@ Sites (a block's are prefixed with its number, as in `3.q`):
     resid       the stream after the block                                       (B, T, C)
     final       the stream after the last norm                                   (B, T, C)
     logits      one score per vocabulary entry                                   (B, T, V)
+
+A translator's are under `encoder.` and `decoder.`; there a block also has `cross.q`, `cross.k`, `cross.v`,
+`cross.z`, `cross.attn_out` and `resid_cross`, the stream after it. A head that pools has `pool` (B, T) and
+`pooled` (B, C). Recurrent layers have `resid`, window models `mlp_hidden`.
 """
 
 from collections.abc import Callable
