@@ -188,7 +188,10 @@ def evaluate(
         console.note(f"Warning: {text}")
 
     options = {name: value for name, value in (("stride", stride), ("beams", beams)) if value is not None}
-    result = opened.evaluate(split, data, target, warn=warn, **options)
+    size = opened.data.get("examples", {}).get(split, 0) if data is None else 0
+    with console.working("measuring", size if opened.config.task == "translate" else 0) as advance:
+        watched = {"progress": advance} if opened.config.task == "translate" else {}
+        result = opened.evaluate(split, data, target, warn=warn, **options, **watched)
     floor = {name: found.score[1] for name, found in opened.floor(split).items()} if data is None else {}
     mistakes = opened.mistakes(split, data, target, **options) if errors else None
     if json_:

@@ -105,7 +105,8 @@ def translate(
     from glassformer.run import load
 
     lines = _lines(text)
-    found = load(run).translate(lines, beams=beams, strength=penalty)
+    with console.working("translating", len(lines)) as advance:
+        found = load(run).translate(lines, beams=beams, strength=penalty, progress=advance)
     if json_:
         pairs = [{"source": s, "target": t} for s, t in zip(lines, found, strict=True)]
         console.put_json({"translations": pairs})

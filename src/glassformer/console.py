@@ -4,7 +4,8 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from glassformer.errors import GlassformerError
@@ -20,6 +21,27 @@ def error_console() -> Any:
 
 def note(text: str) -> None:
     sys.stderr.write(f"{text}\n")
+
+
+@contextmanager
+def working(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on a terminal, for what takes a while; gives a function to call with each advance."""
+    console = error_console()
+    if not console.is_terminal or total < 50:
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn(what),
+        BarColumn(24),
+        MofNCompleteColumn(),
+        TextColumn("ETA"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda n: bar.advance(task, n)
 
 
 def put(text: str, end: str = "\n") -> None:

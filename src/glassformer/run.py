@@ -217,12 +217,12 @@ class Run:
         )[0]
         return [(self.tokenizer.decode(h.ids, specials=False), h.score) for h in found]
 
-    def translate(self, texts: list[str], beams: int = 4, strength: float = 0.6) -> list[str]:
-        """The best translation of each text."""
+    def translate(self, texts: list[str], beams: int = 4, strength: float = 0.6, **options: Any) -> list[str]:
+        """The best translation of each text. Options: progress, called with each number of texts done."""
         job = self._bare_job(TranslateJob)
         assert isinstance(job, TranslateJob) and isinstance(self.model, EncoderDecoder)
         there = [text for text in texts if text.strip()]  # an empty line stays one
-        found = iter(job.translate(self.model, self.config, there, beams=beams, strength=strength))
+        found = iter(job.translate(self.model, self.config, there, beams=beams, strength=strength, **options))
         return [next(found)[0][0] if text.strip() else "" for text in texts]
 
     @torch.no_grad()

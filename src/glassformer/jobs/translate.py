@@ -27,7 +27,7 @@ from glassformer.text.examples import Example, Examples
 
 class TranslateJob(ExamplesJob):
     name = "translate"
-    options = ("beams", "strength")
+    options = ("beams", "strength", "progress")
 
     @staticmethod
     def open(data: DataConfig) -> Examples:
@@ -56,7 +56,7 @@ class TranslateJob(ExamplesJob):
     def evaluate(
         self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
     ) -> Translation:
-        """Options: beams, strength (of the length penalty)."""
+        """Options: beams, strength (of the length penalty), progress (called with numbers of sentences)."""
         assert isinstance(model, EncoderDecoder)
         task = self._task(split, config.model.context)
         examples = self.source.require(split)
