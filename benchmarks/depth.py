@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 DEPTHS = (6, 12, 24, 48)
-UNIGRAM = 3.31  # nats per character of a model that knows frequencies only
+UNIGRAM = 3.35  # nats per character of a model that knows frequencies only
 ROOT = Path(__file__).parents[1]
 
 
@@ -106,11 +106,11 @@ def plot(results: list[dict[str, Any]], path: Path) -> None:
                     if (r["placement"], r["residual"], r["warmup"]) == (placement, residual, warmup)
                 )
                 x = [n for n, _ in mine]
-                y = [min(loss, UNIGRAM + 0.3) if loss is not None else UNIGRAM + 0.3 for _, loss in mine]
+                y = [min(loss, UNIGRAM + 0.1) if loss is not None else UNIGRAM + 0.1 for _, loss in mine]
                 label = f"{placement}-norm, {'with' if warmup else 'no'} warm-up"
                 axes.plot(x, y, style, color=colour, linewidth=1.6, label=label)
-                sound = [(a, b) for a, b in zip(x, y, strict=True) if b < UNIGRAM - 0.1]
-                broken = [(a, b) for a, b in zip(x, y, strict=True) if b >= UNIGRAM - 0.1]
+                sound = [(a, b) for a, b in zip(x, y, strict=True) if b < UNIGRAM - 0.02]
+                broken = [(a, b) for a, b in zip(x, y, strict=True) if b >= UNIGRAM - 0.02]
                 axes.plot(*zip(*sound, strict=True), "o", color=colour, markersize=5) if sound else None
                 axes.plot(*zip(*broken, strict=True), "x", color=colour, markersize=9) if broken else None
         axes.axhline(UNIGRAM, color="#999999", linewidth=1, linestyle=":")

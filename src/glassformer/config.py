@@ -102,7 +102,9 @@ class TrainingConfig(Section):
         default=0.0, ge=0, lt=1, description="share of the target spread over all entries"
     )
     patience: int = Field(
-        default=0, ge=0, description="stop after so many evaluations without improvement; 0: never"
+        default=0,
+        ge=0,
+        description="stop after so many evaluations without a gain of 0.0001; 0: never",
     )
     eval_every: int = Field(
         default=250, ge=1, description="steps between full evaluations on validation data"

@@ -28,6 +28,7 @@ from glassformer.training.loop import Trainer
 
 MINUTES = 4.0  # what a run is planned for when nothing is said
 TOKENS_PER_PARAMETER = 4
+EXAMPLE_MINUTES = 1.6  # the same for examples, which are soon learned or not at all
 EXAMPLE_EPOCHS = 20  # passes over examples that are planned at most; early stopping may end sooner
 MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned that generalises
 SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (12, 768)]  # layers, width
@@ -137,7 +138,7 @@ def _for_text(given: Settings, job: LanguageJob, device: torch.device) -> Sized:
 def _for_examples(given: Settings, job: ExamplesJob, device: torch.device) -> Sized:
     """A small model that sees all but the longest examples whole, and as many passes as the time allows."""
     training: dict[str, Any] = given.get("training", {})
-    minutes = training.get("minutes") or MINUTES / 2
+    minutes = training.get("minutes") or EXAMPLE_MINUTES
     lengths = job.lengths()
     n, longest = len(lengths), int(np.quantile(lengths, 0.995)) + 1
     layers, width = (2, 128) if device.type == "cpu" else (4, 256)
@@ -154,7 +155,7 @@ def _for_examples(given: Settings, job: ExamplesJob, device: torch.device) -> Si
     chosen = merge(chosen, given)
     batch = chosen["training"]["batch"]
     seconds = measure_step(job, build(chosen), device)
-    affordable = max(50, int(minutes * 60 * 0.85 / seconds))
+    affordable = max(50, int(minutes * 60 * 0.8 / seconds))
     steps = training.get("steps") or min(affordable, max(200, EXAMPLE_EPOCHS * n // batch))
     epochs = steps * batch / n
     sized: Settings = {
@@ -206,7 +207,7 @@ def measure_step(job: Job, config: Config, device: torch.device, repeats: int = 
     )
     times = [trainer.step(model)["seconds_per_step"] for _ in range(1 + repeats)]
     torch.random.set_rng_state(state)
-    return float(np.mean(np.sort(times[1:])[: -repeats // 4]))  # without the slowest: they are not its own
+    return float(np.mean(times[1:]))
 
 
 def _operations_per_second(device: torch.device) -> float:

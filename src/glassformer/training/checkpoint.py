@@ -41,7 +41,7 @@ class Progress:
     seconds: float = 0.0  # of training, over all its sittings
     best: float | None = None  # lowest criterion on validation data: loss, or error rate
     best_step: int = 0
-    since_best: int = 0  # evaluations since then
+    since_best: int = 0  # evaluations without a gain worth mentioning
     skipped: int = 0  # fp16 overflows in a row
     scaler: dict[str, Any] = field(default_factory=dict)  # loss scaling under fp16
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from glassformer.config import TrainingConfig
 
 
+LEAST_GAIN = 1e-4  # of the criterion, below which an evaluation does not count as better for `patience`
 MOST_SKIPPED = 30  # fp16 overflows in a row that are put down to the scale of the loss
 
 
@@ -224,12 +225,13 @@ class Trainer:
         result = self.hooks.evaluate()
         record = {**result.numbers(), "step": progress.step, "split": "valid"}
         log.write({**record, "train_tokens": progress.tokens, "seconds": progress.seconds})
-        best = progress.best is None or result.criterion < progress.best
+        before = math.inf if progress.best is None else progress.best
+        best = result.criterion < before
         if best:
-            progress.best, progress.best_step, progress.since_best = result.criterion, progress.step, 0
+            progress.best, progress.best_step = result.criterion, progress.step
             save_weights(self.model, self.folder / "model.safetensors")
-        else:
-            progress.since_best += 1
+        improved = result.criterion < before - LEAST_GAIN
+        progress.since_best = 0 if improved else progress.since_best + 1
         self.hooks.display.evaluated(progress.step, result.summary(), best)
         if self._out_of_patience() and progress.step < self.config.steps:
             self.hooks.display.note(
