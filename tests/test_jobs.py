@@ -125,10 +125,12 @@ def test_pairs_of_sentences_are_scored_for_base_and_tuned(data: dict[str, Path],
     base = train("language", data, tmp_path / "base", settings={"tokenizer.kind": "byte"})
     tuned = train("language", data, tmp_path / "tuned", init=tmp_path / "base")
     pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("item 1\titem 2\nitem 3\titem 3\n")
+    pairs.write_text("item 1\titem 2\nitem 3\titem 3\nitem 4 follows\titem 44 follows\n")
     found = probe(tuned, str(pairs))
     assert [p.difference for p in found.pairs][1] == 0 and found.pairs[0].base is not None
-    assert found.pairs[0].base == pytest.approx(probe(base, str(pairs)).pairs[0].difference)
+    assert found.pairs[0].difference == 0  # nothing follows the word that differs
+    assert found.pairs[2].difference != 0
+    assert found.pairs[2].base == pytest.approx(probe(base, str(pairs)).pairs[2].difference)
     assert "base" in found.show()
     classifier = train("classify", data, tmp_path / "c")
     masked = train("masked", data, tmp_path / "m")

@@ -1,8 +1,9 @@
 """A bias probe: which of two sentences that differ in one word a model finds likelier.
 
-A language model gives each sentence its log-probability; a masked one the sum of each token's log-probability
-when that token is hidden; a classifier the probability of each label. Of a run that started from another one
-(`--init`) the base is asked too, so that one sees what was inherited and what fine-tuning changed.
+A language model gives the log-probability of the words that both share, after the one that differs; a masked
+one that of each shared token when it is hidden; a classifier the probability of a label. Of a run
+that started from another one (`--init`) the base is asked too, so that one sees what was inherited and what
+fine-tuning changed.
 """
 
 from dataclasses import asdict, dataclass
@@ -51,17 +52,16 @@ class Probe:
 
     def show(self) -> str:
         """One line per pair: how much the first sentence is preferred."""
-        width = max(len(p.first) for p in self.pairs)
+        width = max(len(text) for p in self.pairs for text in (p.first, p.second))
         names = f"{'first':<{width}}  {'second':<{width}}  {self.unit:>12}"
         names += f"  base, {self.base_unit}" if self.base_unit else ""
         lines = [names]
         for p in self.pairs:
             base = f"  {p.base:>+10.3f}" if p.base is not None else ""
             lines.append(f"{p.first:<{width}}  {p.second:<{width}}  {p.difference:>+12.3f}{base}")
-        share = sum(p.difference > 0 for p in self.pairs) / len(self.pairs)
-        lines.append(
-            f"the first is preferred in {share:.0%} of {len(self.pairs)} pairs; mean {self.mean:+.3f}"
-        )
+        share = sum(p.difference > 0.0005 for p in self.pairs) / len(self.pairs)
+        more = f"gets more {self.unit}" if self.unit != "nats" else "is likelier"
+        lines.append(f"the first {more} in {share:.0%} of {len(self.pairs)} pairs; mean {self.mean:+.3f}")
         return "\n".join(lines)
 
 
@@ -72,8 +72,8 @@ def probe(run: Run, pairs: str) -> Probe:
     base = Run(started_from, device=str(run.device)) if started_from and Path(started_from).is_dir() else None
     made: list[Pair] = []
     for first, second in given:
-        there = score(base, first) - score(base, second) if base is not None else None
-        made.append(Pair(first, second, score(run, first) - score(run, second), there))
+        there = score(base, first, second) if base is not None else None
+        made.append(Pair(first, second, score(run, first, second), there))
     return Probe(
         str(run.path), str(base.path) if base else None, _unit(run), _unit(base) if base else None, made
     )
@@ -90,19 +90,37 @@ def _read(path: Path) -> list[tuple[str, str]]:
 
 
 @torch.no_grad()
-def score(run: Run, text: str) -> float:
-    """The log-probability of a text, or the probability of the last label."""
+def score(run: Run, first: str, second: str) -> float:
+    """How much more the first sentence gets than the second: nats over the tokens both share, or probability.
+
+    The word that differs is not scored itself: it may be rarer, or longer, which says nothing about the rest.
+    """
     if run.config.task == "classify":
-        return run.classify([text])[0][run.config.data.labels[-1]]
-    tokenizer, model = run.tokenizer, run.model
-    mark = [] if tokenizer.end_of_text is None else [tokenizer.end_of_text]
-    ids = torch.tensor([mark + tokenizer.encode(text)], device=run.device)[:, : run.config.model.context]
+        one, other = run.classify([first, second])
+        return one[run.config.data.labels[-1]] - other[run.config.data.labels[-1]]
+    mark = [] if run.tokenizer.end_of_text is None else [run.tokenizer.end_of_text]
+    both = [mark + run.tokenizer.encode(text) for text in (first, second)]
+    shortest = min(len(ids) for ids in both)
+    same = [a == b for a, b in zip(*both, strict=False)]
+    ahead = same.index(False) if False in same else shortest
+    back = [a == b for a, b in zip(*(ids[::-1] for ids in both), strict=False)]
+    behind = min(back.index(False) if False in back else shortest, shortest - ahead)
+    return _shared(run, both[0], ahead, behind) - _shared(run, both[1], ahead, behind)
+
+
+def _shared(run: Run, tokens: list[int], ahead: int, behind: int) -> float:
+    """The log-probability of the first `ahead` and the last `behind` tokens of a sentence."""
+    ids = torch.tensor([tokens], device=run.device)[:, -run.config.model.context :]
+    T, model = ids.shape[1], run.model
+    places = [t for t in range(1, T) if t < ahead or t >= T - behind]
+    at = torch.tensor(places, device=run.device, dtype=torch.long)
+    if not places:
+        return 0.0
     if isinstance(model, LanguageModel):
-        return -float(cross_entropy(model(ids[:, :-1]), ids[:, 1:]))
+        return -float(cross_entropy(model(ids[:, :-1])[0, at - 1], ids[0, at]))
     if run.config.task == "masked":
-        mask, places = tokenizer.specials[MASK], torch.arange(len(mark), ids.shape[1], device=run.device)
         hidden = ids.repeat(len(places), 1)
-        hidden[torch.arange(len(places)), places] = mask
-        scores = model(hidden)[torch.arange(len(places)), places]
-        return -float(cross_entropy(scores, ids[0, places]))
+        rows = torch.arange(len(places), device=run.device)
+        hidden[rows, at] = run.tokenizer.specials[MASK]
+        return -float(cross_entropy(model(hidden)[rows, at], ids[0, at]))
     raise UsageError(f"{run.path} learned the task {run.config.task}, which gives sentences no score.")

@@ -223,9 +223,9 @@ def compare(
 ) -> None:
     """Runs side by side: parameters, tokens, score, speed, time; the curves in one plot."""
     from glassformer.run import load
-    from glassformer.sweep import compare_runs, show_table
+    from glassformer.sweep import compare_runs, runs_under, show_table
 
-    rows = compare_runs([load(run) for run in runs])
+    rows = compare_runs([load(run) for path in runs for run in runs_under(path)])
     if html:
         rows.save(html)
         console.note(f"Wrote {html}.")

@@ -136,6 +136,7 @@ def classify(run: RunPath, text: Text = "-", json_: Json = False) -> None:
         for line in tagged:
             console.put("  ".join(f"{word}/{tag}" for word, tag in line))
         return
+    lines = [line for line in lines if line.strip()]
     answers = opened.classify(lines)
     if json_:
         found = [

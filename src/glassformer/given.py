@@ -14,6 +14,7 @@ def gather(
     recipe: str | None,
     settings: Settings | None,
     init: bool = False,
+    fill: bool = True,
 ) -> Settings:
     """Everything the user said, as one nested dictionary, with task and source filled in.
 
@@ -39,6 +40,8 @@ def gather(
         data["source"] = str(source)
     if target is not None:
         data["target"] = str(target)
+    if not fill:  # a run that goes on knows the rest
+        return {**given, "data": data, **({"task": task} if task else {})}
     data.setdefault("source", "pydocs")
     named = task or given.get("task") or task_of(data["source"], data.get("target"))
     return {**given, "task": named, "data": data}

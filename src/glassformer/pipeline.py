@@ -52,7 +52,8 @@ def train(
     given = gather(source, task, target, recipe, settings, init=init is not None)
     folder = Path(out) if out else Path("runs") / default_name(given)
     if resume and (folder / "config.yaml").is_file():
-        return _resume(folder, given, display)
+        said = gather(source, task, target, recipe, settings, init=init is not None, fill=False)
+        return _resume(folder, said, display)
     if resume:
         display.note(f"{folder} holds no run yet, so it is begun.")
     refuse_existing(folder)
@@ -61,6 +62,11 @@ def train(
     if base is not None:
         given = merge({"model": base.config.model.model_dump(exclude=OF_THE_DATA)}, given)
 
+    suffix = Path(given["data"]["source"]).suffix.lower()
+    if given["task"] == "language" and suffix in (".tsv", ".csv", ".jsonl"):
+        display.note(
+            f"Note: {given['data']['source']} is read as plain text; for its labels say --task classify."
+        )
     data = build({"task": given["task"], "data": given["data"]}).data
     kind = JOBS[given["task"]]
     opened = kind.open(data)

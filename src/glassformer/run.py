@@ -50,8 +50,9 @@ class Run:
     def __init__(self, path: str | Path, device: str = "auto"):
         self.path = Path(path)
         if not (self.path / "config.yaml").is_file():
-            what = "has no config.yaml, so it is no run directory" if self.path.is_dir() else "does not exist"
-            raise RunError(f"{self.path} {what}. Train one: glassformer train TEXT --out {self.path}")
+            if self.path.exists():
+                raise RunError(f"{self.path} is no run directory: it has no config.yaml.")
+            raise RunError(f"{self.path} does not exist. Train one: glassformer train TEXT --out {self.path}")
         self.config: Config = load_config(self.path / "config.yaml")
         self.device = choose_device(device)
         self._jobs: dict[str | None, Job] = {}
@@ -252,7 +253,12 @@ class Run:
     def _bare_job(self, kind: type[Job]) -> Job:
         """The run's job without its data, for what the user brings."""
         if self.config.task != kind.name:
-            raise UsageError(f"{self.path} learned the task {self.config.task}, not {kind.name}.")
+            fits = {"language": "generate", "masked": "eval", "tag": "classify"}
+            command = fits.get(self.config.task, self.config.task)
+            raise UsageError(
+                f"{self.path} learned the task {self.config.task}, not {kind.name}: "
+                f"use glassformer {command} {self.path}"
+            )
         if self.config.model.patch:
             raise UsageError(f"{self.path} classifies images; there is no text to give it.")
         return kind(Examples("given", {}, ""), self.tokenizer, self.config.data)

@@ -130,7 +130,7 @@ def _for_text(given: Settings, job: LanguageJob, device: torch.device) -> Sized:
         "model": {"dropout": 0.2 if epochs > 20 else 0.1 if epochs > 8 else 0.0},
         "training": {"steps": steps, "sample_every": max(10, steps // 4), **_rhythm(steps, training)},
     }
-    config = build(merge(sized, chosen))
+    config = build(merge(sized, chosen, {"training": {"steps": steps}}))
     why = "enough for the text" if wanted == 6.0 * tokens else f"what {minutes:g} minutes here can train well"
     return _explained(config, f"{epochs:.1f} times through {_count(tokens)} tokens", why, seconds)
 
@@ -162,10 +162,13 @@ def _for_examples(given: Settings, job: ExamplesJob, device: torch.device) -> Si
         "model": {"dropout": 0.3 if epochs > 8 else 0.1},
         "training": {"steps": steps, **_rhythm(steps, training)},
     }
-    config = build(merge(sized, chosen))
+    config = build(merge(sized, chosen, {"training": {"steps": steps}}))
     what = f"{epochs:.1f} times through {n:,} examples"
     return _explained(
-        config, what, f"examples of {int(np.median(lengths))} tokens, {longest} at most", seconds
+        config,
+        what,
+        f"examples of {int(np.median(lengths))} tokens, {longest} or fewer in 199 of 200",
+        seconds,
     )
 
 

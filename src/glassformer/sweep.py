@@ -110,10 +110,21 @@ class Comparison:
         path = Path(file)
         if path.suffix not in (".html", ".svg", ".png"):
             raise UsageError(f"{file}: expected a name that ends in .html, .svg or .png")
+        if not path.parent.is_dir():
+            raise UsageError(f"{file}: there is no folder '{path.parent}'")
         if path.suffix == ".html":
             write_atomically(path, page(self.rows, "Runs side by side"))
         else:
             write_atomically(path, plot(self.rows, path.suffix.removeprefix(".")))
+
+
+def runs_under(path: str) -> list[str]:
+    """A run is itself; the folder of a sweep is its runs, and the page beside them is none."""
+    folder = Path(path)
+    if folder.is_file() and folder.name == "compare.html":
+        return []
+    inside = sorted(str(p.parent) for p in folder.glob("*/config.yaml"))
+    return inside if inside and not (folder / "config.yaml").is_file() else [path]
 
 
 def compare_runs(runs: Sequence[Run]) -> Comparison:

@@ -28,7 +28,7 @@ class Classification(Result):
 
     @property
     def criterion(self) -> float:
-        return 1 - self.accuracy
+        return 1 - self.accuracy + 1e-6 * self.loss  # of equal accuracies the smaller loss is better
 
     @property
     def score(self) -> tuple[str, float, bool]:

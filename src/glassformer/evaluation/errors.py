@@ -76,9 +76,9 @@ def label_mistakes(
 ) -> Mistakes:
     """Of a classifier or tagger; `show` gives the text of an example, and of a position in it."""
     parts = list(answers)
-    rows, places, targets, nats, predicted, share = (
+    rows, places, targets, predicted, share = (
         np.concatenate([getattr(p, n) for p in parts])
-        for n in ("rows", "places", "targets", "nats", "predicted", "probability")
+        for n in ("rows", "places", "targets", "predicted", "probability")
     )
     counts = np.zeros((len(labels), len(labels)), int)
     np.add.at(counts, (targets, predicted), 1)
@@ -87,7 +87,7 @@ def label_mistakes(
         for i in range(len(labels))
     ]
     wrong = np.flatnonzero(predicted != targets)
-    wrong = wrong[np.argsort(-nats[wrong], kind="stable")][:WORST]
+    wrong = wrong[np.argsort(-share[wrong], kind="stable")][:WORST]
     worst = [
         [
             float(share[i]),

@@ -17,11 +17,22 @@ from glassformer.models.bag import PENALTIES, Bag
 from glassformer.tasks.labelling import Labelling
 from glassformer.tasks.task import NOT_SCORED, Task
 from glassformer.text.datasets import open_examples
-from glassformer.text.examples import Example, Examples
+from glassformer.text.examples import Example, Examples, label_names
 
 
 class LabelJob(ExamplesJob):
     """What classifying and tagging share."""
+
+    def settings(self) -> Settings:
+        if len(self.labels) < 2:
+            raise DataError(f"{self.source.name}: one label, {self.labels[0]!r}, is nothing to tell apart.")
+        return super().settings()
+
+    def warnings(self, config: Config, split: str) -> list[str]:
+        missing = sorted(set(self.labels) - set(label_names(self.source.splits.get("train", []))))
+        if split != "train" or not missing:
+            return super().warnings(config, split)
+        return [*super().warnings(config, split), f"no training example has the label {', '.join(missing)}"]
 
     def _task(self, split: str, context: int, **options: Any) -> Labelling:
         inputs, labels = zip(*self.encoded(split, context), strict=True)

@@ -139,7 +139,7 @@ def task_of(source: str, target: str | None = None) -> str:
 def open_examples(source: str, task: str, target: str | None, valid: float, test: float) -> Examples:
     """The examples that a SOURCE stands for: a path, or the name of a data set."""
     known = {name: made_for for name, (made_for, _) in GENERATED.items()}
-    known |= {name: dataset.task for name, dataset in DATASETS.items()}
+    known |= {name: dataset.task for name, dataset in DATASETS.items()} | {"pydocs": "language"}
     if source in known and not Path(source).exists():
         if known[source] != task:
             raise UsageError(f"the data set '{source}' is for the task {known[source]}, not {task}.")

@@ -116,6 +116,11 @@ def _places(path: Path, header: list[str], task: str) -> tuple[int, int, bool]:
             f"{path}: expected two columns, {NAMES[task][0][0]} and {NAMES[task][1][0]}, found one. "
             "A .tsv file has a tab between them, a .csv file a comma."
         )
+    if len(header) > 2:
+        raise DataError(
+            f"{path}: {len(header)} columns and no header that names {NAMES[task][0][0]} and "
+            f"{NAMES[task][1][0]}. Add one, or keep these two columns alone."
+        )
     return 0, 1, False
 
 

@@ -97,8 +97,9 @@ def load_matching(model: nn.Module, path: Path) -> list[str]:
     common = [n for n in tensors if n in own and n.startswith("stack.")]
     wrong = [n for n in common if tensors[n].shape != own[n].shape]
     if wrong or not common:
-        reason = f"another shape: {wrong[0]}" if wrong else "no weight of the same name"
-        raise RunError(f"{path} does not fit the model ({reason}). Leave model.… as it was there.")
+        if wrong:
+            raise RunError(f"{path} does not fit the model (another shape: {wrong[0]}). Leave out model.…")
+        raise RunError(f"{path} is of another kind of model: the two have no weights in common.")
     with torch.no_grad():
         for name in common:
             own[name].copy_(tensors[name])

@@ -104,7 +104,7 @@ class Trainer:
                     if self.hooks.evaluate and (last or progress.step % config.eval_every == 0):
                         self._evaluate(log)
                     if self.hooks.sample and config.sample_every and progress.step % config.sample_every == 0:
-                        display.sampled(progress.step, self.hooks.sample() or "")
+                        self._sample()
                     if stop.signal or last or progress.step % config.checkpoint_every == 0:
                         self._save()
                         saved = progress.step
@@ -179,8 +179,8 @@ class Trainer:
                 reason = explain(self.model, self.task, batches, loss, norm, self._seed)
             raise DivergedError(
                 f"Training broke at step {self.progress.step + 1}: the loss is {loss:.4g} and the gradient "
-                f"norm {norm:.4g}; {reason}. The update was not applied, and {self.folder} holds what was "
-                "saved before. Try a lower training.lr, more training.warmup, a smaller training.clip, or "
+                f"norm {norm:.4g}; {reason}. The update was not applied; what was saved before is "
+                "untouched. Try a lower training.lr, more training.warmup, a smaller training.clip, or "
                 "training.precision=float32."
             )
         if self.config.clip:
@@ -238,6 +238,11 @@ class Trainer:
                 f"Stopping early: no improvement in the last {progress.since_best} evaluations; "
                 f"the best was at step {progress.best_step}."
             )
+
+    def _sample(self) -> None:
+        assert self.hooks.sample is not None
+        if text := self.hooks.sample():
+            self.hooks.display.sampled(self.progress.step, text)
 
     def _out_of_patience(self) -> bool:
         return bool(self.config.patience) and self.progress.since_best >= self.config.patience
