@@ -233,4 +233,4 @@ def _common(names: Sequence[str]) -> str:
     """What all names begin with, without a dangling separator."""
     first, last = min(names), max(names)
     same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    return first[:same].rstrip("-_=,. ").removesuffix("seed").rstrip("-_=,. ") or first
+    return first[:same].rstrip("-_=,. ").removesuffix("seed").rstrip("-_=,. ") or "seeds"
