@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from glassformer.config import Config, ModelConfig, TrainingConfig
     from glassformer.errors import GlassformerError
     from glassformer.generation.sampling import Sampler
+    from glassformer.models.make import make_model
     from glassformer.models.tap import Record
     from glassformer.models.transformer import Decoder
     from glassformer.pipeline import train
@@ -36,6 +37,7 @@ _HOME = {
     "Word": "text.tokenizer",
     "load": "run",
     "load_tokenizer": "text.load",
+    "make_model": "models.make",
     "train": "pipeline",
     "train_tokenizer": "text.load",
 }
@@ -57,6 +59,7 @@ __all__ = [
     "Word",
     "load",
     "load_tokenizer",
+    "make_model",
     "train",
     "train_tokenizer",
 ]
