@@ -8,6 +8,7 @@ import numpy as np
 from glassformer.config import Config, DataConfig, Settings
 from glassformer.errors import DataError
 from glassformer.jobs.job import Job
+from glassformer.text.datasets import open_examples
 from glassformer.text.examples import Example, Examples, label_names
 from glassformer.text.shards import Progress, tokenizer_fingerprint
 from glassformer.text.tokenizer import Tokenizer
@@ -24,6 +25,10 @@ class ExamplesJob(Job):
         self.source, self.tokenizer = source, tokenizer
         self.labels = data.labels or self._labels()
         self._encoded: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+
+    @classmethod
+    def open(cls, data: DataConfig) -> Examples:
+        return open_examples(data.source, cls.name, data.target, data.valid, data.test)
 
     def _labels(self) -> list[str]:
         """Those of all splits: a rare one may be missing in training, and is then never said."""

@@ -27,9 +27,9 @@ class Job(ABC):
     own_data = True  # False: data that the run was not trained on
     source: Any  # a Corpus or Examples
 
-    @staticmethod
+    @classmethod
     @abstractmethod
-    def open(data: DataConfig) -> Corpus | Examples:
+    def open(cls, data: DataConfig) -> Corpus | Examples:
         """The data that the settings name."""
 
     @staticmethod

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from glassformer.config import Config, DataConfig, Settings
+from glassformer.config import Config, Settings
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluation.classification import Classification, answers, classification, evaluate_labels
 from glassformer.evaluation.errors import Mistakes, label_mistakes
@@ -16,7 +16,6 @@ from glassformer.jobs.examples import ExamplesJob
 from glassformer.models.bag import PENALTIES, Bag
 from glassformer.tasks.labelling import Labelling
 from glassformer.tasks.task import NOT_SCORED, Task
-from glassformer.text.datasets import open_examples
 from glassformer.text.examples import Example, Examples, label_names
 
 
@@ -81,10 +80,6 @@ class ClassifyJob(LabelJob):
     name = "classify"
 
     @staticmethod
-    def open(data: DataConfig) -> Examples:
-        return open_examples(data.source, "classify", data.target, data.valid, data.test)
-
-    @staticmethod
     def texts(source: Examples, limit: int | None = None) -> Iterator[str]:
         return (text for text, _ in source.require("train") if isinstance(text, str))
 
@@ -123,10 +118,6 @@ class ClassifyJob(LabelJob):
 
 class TagJob(LabelJob):
     name = "tag"
-
-    @staticmethod
-    def open(data: DataConfig) -> Examples:
-        return open_examples(data.source, "tag", data.target, data.valid, data.test)
 
     @staticmethod
     def texts(source: Examples, limit: int | None = None) -> Iterator[str]:

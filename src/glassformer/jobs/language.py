@@ -42,8 +42,8 @@ class LanguageJob(Job):
         self.source, self.tokenizer = source, tokenizer
         self.shards = open_shards(tokenize(source, tokenizer, progress))
 
-    @staticmethod
-    def open(data: DataConfig) -> Corpus:
+    @classmethod
+    def open(cls, data: DataConfig) -> Corpus:
         return open_corpus(data.source, data.valid, data.test)
 
     @staticmethod

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from glassformer.config import Config, DataConfig
+from glassformer.config import Config
 from glassformer.evaluation.errors import Mistakes, translation_mistakes
 from glassformer.evaluation.result import Result
 from glassformer.evaluation.translation import (
@@ -21,17 +21,12 @@ from glassformer.jobs.examples import ExamplesJob
 from glassformer.models.model import EncoderDecoder
 from glassformer.tasks.task import Task
 from glassformer.tasks.translation import Translating
-from glassformer.text.datasets import open_examples
 from glassformer.text.examples import Example, Examples
 
 
 class TranslateJob(ExamplesJob):
     name = "translate"
     options = ("beams", "strength", "progress")
-
-    @staticmethod
-    def open(data: DataConfig) -> Examples:
-        return open_examples(data.source, "translate", data.target, data.valid, data.test)
 
     @staticmethod
     def texts(source: Examples, limit: int | None = None) -> Iterator[str]:

@@ -4,6 +4,7 @@ Letters: B batch, T query positions, S key positions, C model width, H heads, K 
 D head width (of queries and keys), E value width (D unless chosen otherwise).
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import sqrt
 
@@ -90,7 +91,7 @@ def attend(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=table, dropout_p=dropout, enable_gqa=grouped)
 
 
-class Mixer(nn.Module):
+class Mixer(nn.Module, ABC):
     """What moves information between positions: make q, k and v, attend, read out.
 
     x ──► project ──► q k v, H heads ──► attend ──► z ──► read out ──► out
@@ -100,13 +101,13 @@ class Mixer(nn.Module):
     dropout: float
     widths: tuple[int, int]  # of all heads' keys, H·D, and of their values, H·E
 
+    @abstractmethod
     def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, D), keys (B, K, T, D) and values (B, K, T, E); `start`: where x begins."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read_out(self, z: Tensor) -> Tensor:
         """What the heads found, (B, H, T, E), as an update of the stream, (B, T, C)."""
-        raise NotImplementedError
 
     def bias(self, T: int, S: int) -> Tensor | None:
         return self.position.bias(T, S)

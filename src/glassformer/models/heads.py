@@ -3,19 +3,21 @@
 Letters: B batch, T positions, C model width, N outputs.
 """
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
 from glassformer.models.tap import Tap, off
 
 
-class Head(nn.Module):
+class Head(nn.Module, ABC):
     """(B, T, C) to scores; `keys` (B, T) is False for padding."""
 
     linear: nn.Linear  # the last of it
 
-    def forward(self, x: Tensor, keys: Tensor | None, tap: Tap = off) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def forward(self, x: Tensor, keys: Tensor | None, tap: Tap = off) -> Tensor: ...
 
 
 class EachPosition(Head):
@@ -29,14 +31,14 @@ class EachPosition(Head):
         return self.linear(x)
 
 
-class Pooling(nn.Module):
+class Pooling(nn.Module, ABC):
     """Which positions speak for the whole: weights (B, T) that sum to one and leave padding out.
 
     `keys` (B, T) is True where a position is real. Counting is done in float32: bfloat16 stops at 256.
     """
 
-    def forward(self, x: Tensor, keys: Tensor) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def forward(self, x: Tensor, keys: Tensor) -> Tensor: ...
 
 
 class Mean(Pooling):

@@ -8,6 +8,7 @@ tag         Encoder with a label for every position
 translate   EncoderDecoder
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -22,7 +23,7 @@ from glassformer.models.window import Window
 if TYPE_CHECKING:
     from glassformer.config import ModelConfig
 
-LANGUAGE_MODELS: dict[str, type[LanguageModel]] = {
+LANGUAGE_MODELS: dict[str, Callable[["ModelConfig"], LanguageModel]] = {
     "transformer": Decoder,
     "rnn": Recurrent,
     "gru": Recurrent,
@@ -41,7 +42,7 @@ def make_model(task: str, config: "ModelConfig") -> nn.Module:
 
 
 def make_language_model(config: "ModelConfig") -> LanguageModel:
-    return LANGUAGE_MODELS[config.family](config)  # type: ignore[call-arg]
+    return LANGUAGE_MODELS[config.family](config)
 
 
 def make_encoder(task: str, config: "ModelConfig") -> Encoder:

@@ -149,7 +149,7 @@ class RecurrentStack(Body):
         return RecurrentState(len(self.blocks), memory)
 
     def _directions(self, i: int) -> list[Recurrence]:
-        return list(self.blocks[i].children())  # type: ignore[return-value]
+        return [layer for layer in self.blocks[i].children() if isinstance(layer, Recurrence)]
 
     def _begin(self, i: int, batch: int, memory: Memory | None) -> Parts:
         if self.cross is None or memory is None:

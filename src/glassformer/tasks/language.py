@@ -28,22 +28,29 @@ def language_modelling(
     return StreamModelling(model, tokens, context, rows, seed)
 
 
-class LanguageModelling(Stateless):
+class NextToken(Stateless):
+    """What both forms share: every position has a token to get right."""
+
     name = "language"
 
-    def __init__(self, tokens: Tokens, context: int, seed: int):
-        self.windows = Windows(tokens, context, seed)
+    def __init__(self, tokens: Tokens):
         self.bytes_per_target: float | None = tokens.bytes / max(1, len(tokens))
-
-    def batch(self, first: int, count: int) -> Batch:
-        ids = torch.from_numpy(self.windows.read(first, count))
-        return {"inputs": ids[:, :-1], "targets": ids[:, 1:]}
 
     def targets(self, batch: Batch) -> int:
         return batch["targets"].numel()
 
     def tokens(self, batch: Batch) -> int:
         return batch["inputs"].numel()
+
+
+class LanguageModelling(NextToken):
+    def __init__(self, tokens: Tokens, context: int, seed: int):
+        super().__init__(tokens)
+        self.windows = Windows(tokens, context, seed)
+
+    def batch(self, first: int, count: int) -> Batch:
+        ids = torch.from_numpy(self.windows.read(first, count))
+        return {"inputs": ids[:, :-1], "targets": ids[:, 1:]}
 
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
@@ -51,16 +58,14 @@ class LanguageModelling(Stateless):
         return cross_entropy(model(batch["inputs"], tap=tap), batch["targets"], smoothing)
 
 
-class StreamModelling:
+class StreamModelling(NextToken):
     """The same on contiguous streams. A batch is handed over in one piece or in equal parts, in order."""
-
-    name = "language"
 
     def __init__(self, model: LanguageModel, tokens: Tokens, context: int, rows: int, seed: int):
         """`model` is asked for empty states only."""
+        super().__init__(tokens)
         self.new_state = model.new_state
         self.streams = Streams(tokens, context, rows, seed)
-        self.bytes_per_target: float | None = tokens.bytes / max(1, len(tokens))
         self._states: dict[int, Carried] = {}  # by the part of the batch
         self._turn = 0
 
@@ -68,12 +73,6 @@ class StreamModelling:
         ids = torch.from_numpy(self.streams.read(first, count))
         fresh = torch.tensor(self.streams.fresh(first))
         return {"inputs": ids[:, :-1], "targets": ids[:, 1:], "fresh": fresh}
-
-    def targets(self, batch: Batch) -> int:
-        return batch["targets"].numel()
-
-    def tokens(self, batch: Batch) -> int:
-        return batch["inputs"].numel()
 
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off

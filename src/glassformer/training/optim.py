@@ -8,7 +8,7 @@ muon    momentum whose update is made orthogonal, for the matrices inside the bl
 
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -88,12 +88,19 @@ class Muon(Optimizer):
                     weight.add_(update, alpha=-lr * size)
 
 
+@runtime_checkable
+class Fused(Protocol):
+    """A module with such weights."""
+
+    def fused_parts(self) -> dict[Tensor, tuple[int, ...]]: ...
+
+
 def fused_parts(model: nn.Module) -> dict[Tensor, tuple[int, ...]]:
     """The weights that hold several matrices one above the other, with the rows of each."""
     parts: dict[Tensor, tuple[int, ...]] = {}
     for module in model.modules():
-        if hasattr(module, "fused_parts"):
-            parts |= module.fused_parts()  # type: ignore[operator]
+        if isinstance(module, Fused):
+            parts |= module.fused_parts()
     return parts
 
 
