@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from glassformer.models.transformer import Decoder
     from glassformer.pipeline import train
     from glassformer.run import Run, load
-    from glassformer.text.bpe import BPE
+    from glassformer.text.bpe_tokenizer import BPE
     from glassformer.text.load import load_tokenizer, train_tokenizer
     from glassformer.text.pairs import Pairs
-    from glassformer.text.tokenizer import Byte, Char, Tokenizer, Word
+    from glassformer.text.tokenizer import Byte, Tokenizer
+    from glassformer.text.vocabulary import Char, Word
 
 _HOME = {
-    "BPE": "text.bpe",
+    "BPE": "text.bpe_tokenizer",
     "Byte": "text.tokenizer",
-    "Char": "text.tokenizer",
+    "Char": "text.vocabulary",
     "Config": "config",
     "Decoder": "models.transformer",
     "GlassformerError": "errors",
@@ -34,7 +35,7 @@ _HOME = {
     "Sampler": "generation.sampling",
     "Tokenizer": "text.tokenizer",
     "TrainingConfig": "config",
-    "Word": "text.tokenizer",
+    "Word": "text.vocabulary",
     "load": "run",
     "load_tokenizer": "text.load",
     "make_model": "models.make",

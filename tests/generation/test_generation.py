@@ -9,8 +9,9 @@ from glassformer.errors import UsageError
 from glassformer.generation.engine import generate
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import TextStream
-from glassformer.text.bpe import BPE
-from glassformer.text.tokenizer import Byte, Word
+from glassformer.text.bpe_tokenizer import BPE
+from glassformer.text.tokenizer import Byte
+from glassformer.text.vocabulary import Word
 from tests.conftest import tiny_model
 
 VARIANTS = [

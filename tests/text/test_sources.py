@@ -79,7 +79,7 @@ def test_a_folder_of_many_documents_holds_whole_ones_out(tmp_path: Path) -> None
 
 def test_large_text_is_read_in_pieces_that_join_to_the_whole(tmp_path: Path) -> None:
     path = tmp_path / "big.txt"
-    line = "Zeile mit Umlauten äöü und 日本語 darin\n  indented\n\n"
+    line = "Zeile mit Umlauten äöü und 日本語 darin\n  indented\n\nEnde.\n"
     path.write_text(line * 60_000, encoding="utf-8")
     pieces = list(Span("big", path, 0, path.stat().st_size).read())
     assert len(pieces) > 2
@@ -189,7 +189,7 @@ def test_the_real_shakespeare_has_the_published_checksum(
 
 
 def test_wikitext_has_its_published_words(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from glassformer.text.tokenizer import Word
+    from glassformer.text.vocabulary import Word
 
     monkeypatch.setenv("GLASSFORMER_DATA", str(shared_data))
     corpus = open_corpus("wikitext-2")

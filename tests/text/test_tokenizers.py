@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as HFTokenizer
 
 from glassformer.errors import TokenizerError
-from glassformer.text.bpe import BPE, PATTERNS, learn_merges, replace_pair
+from glassformer.text.bpe import learn_merges, replace_pair
+from glassformer.text.bpe_tokenizer import BPE
 from glassformer.text.load import load_tokenizer, train_tokenizer
 from glassformer.text.pairs import Pairs
-from glassformer.text.tokenizer import END_OF_TEXT, UNKNOWN, Byte, Char, Tokenizer, Word
+from glassformer.text.patterns import PATTERNS
+from glassformer.text.tokenizer import END_OF_TEXT, UNKNOWN, Byte, Tokenizer
+from glassformer.text.vocabulary import Char, Word
 
 TEXT = (
     "The low lower lowest of the new newer newest: it's what they'll see in 2024, don't they?\n"
@@ -132,12 +135,12 @@ def slow_merges(counts: Counter[str], wanted: int, min_frequency: int) -> list[t
 @given(st.dictionaries(st.text("abc", min_size=1, max_size=12), st.integers(1, 5), max_size=12))
 def test_learned_merges_are_those_of_the_slow_way(counts: dict[str, int]) -> None:
     for min_frequency in (1, 2):
-        fast = learn_merges(Counter(counts), 40, min_frequency)
+        fast = learn_merges({k.encode(): n for k, n in counts.items()}, 40, min_frequency)
         assert fast == slow_merges(Counter(counts), 40, min_frequency)
 
 
 def test_the_textbook_example() -> None:
-    merges = learn_merges(Counter({"low": 5, "lower": 2, "newest": 6, "widest": 3}), 3)
+    merges = learn_merges({b"low": 5, b"lower": 2, b"newest": 6, b"widest": 3}, 3)
     assert [(bytes([a]) if a < 256 else a, bytes([b]) if b < 256 else b) for a, b in merges] == [
         (b"e", b"s"),
         (256, b"t"),
@@ -198,7 +201,7 @@ def test_wrong_ids_and_wrong_files_are_refused(tokenizer: Tokenizer, tmp_path: P
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"normalizer": {"type": "NFC"}}, "a normalizer"),
+        ({"normalizer": {"type": "Lowercase"}}, "a normalizer"),
         ({"added_tokens": [{"id": 0, "content": "x", "special": False}]}, "not special"),
         ({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True}}, "add_prefix_space"),
     ],

@@ -24,7 +24,8 @@ from glassformer.tasks.task import NOT_SCORED, Task
 from glassformer.text.datasets import open_corpus
 from glassformer.text.shards import Progress, Tokens, open_shards, require, tokenize, tokenizer_fingerprint
 from glassformer.text.sources import Corpus
-from glassformer.text.tokenizer import END_OF_TEXT, MASK, Tokenizer, Vocabulary
+from glassformer.text.tokenizer import END_OF_TEXT, MASK, Tokenizer
+from glassformer.text.vocabulary import Vocabulary
 
 LEAST_TOKENS = 256  # of training text; below this there is nothing to learn
 FLOOR_TOKENS = 20_000_000  # of training text that the n-gram model counts at most

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from glassformer.errors import TokenizerError
+from glassformer.text.patterns import PATTERNS
+
 VERSION = "1.0"
 
 
@@ -30,6 +33,7 @@ def _document(
     pre_tokenizer: dict[str, Any],
     decoder: dict[str, Any] | None,
     specials: dict[str, int],
+    normalizer: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     added = [
         {
@@ -48,7 +52,7 @@ def _document(
         "truncation": None,
         "padding": None,
         "added_tokens": added,
-        "normalizer": None,
+        "normalizer": normalizer,
         "pre_tokenizer": pre_tokenizer,
         "post_processor": None,
         "decoder": decoder,
@@ -61,7 +65,11 @@ def split(pattern: str, behavior: str = "Isolated", invert: bool = False) -> dic
 
 
 def byte_level(
-    entries: list[bytes], merges: list[tuple[int, int]], pattern: str | None, specials: dict[str, int]
+    entries: list[bytes],
+    merges: list[tuple[int, int]],
+    pattern: str | None,
+    specials: dict[str, int],
+    normalization: str = "none",
 ) -> dict[str, Any]:
     """A byte-level BPE model; without merges and pattern, plain bytes."""
     signs = [to_signs(entry) for entry in entries]
@@ -79,7 +87,8 @@ def byte_level(
         "vocab": {sign: i for i, sign in enumerate(signs)},
         "merges": [[signs[a], signs[b]] for a, b in merges],
     }
-    return _document(model, pre, {**step, "use_regex": True}, specials)
+    normalizer = None if normalization == "none" else {"type": normalization.upper()}
+    return _document(model, pre, {**step, "use_regex": True}, specials, normalizer)
 
 
 def word_level(
@@ -95,3 +104,19 @@ def special_names(content: dict[str, Any]) -> list[str]:
     """The special tokens in the order of their ids."""
     added = [t for t in content.get("added_tokens", []) if t.get("special")]
     return [t["content"] for t in sorted(added, key=lambda t: t["id"])]
+
+
+def normal_form(content: dict[str, Any]) -> Any:
+    """The name of a document's normal form of Unicode, `none` without one."""
+    return (content.get("normalizer") or {"type": "none"})["type"].lower()
+
+
+def pattern_of(content: dict[str, Any]) -> str:
+    """The split pattern of a document; byte-level pre-tokenizers without one use GPT-2's, or none at all."""
+    pre = content.get("pre_tokenizer") or {}
+    for step in pre.get("pretokenizers", [pre]):
+        if step.get("type") == "Split" and "Regex" in step.get("pattern", {}):
+            return step["pattern"]["Regex"]
+        if step.get("type") == "ByteLevel":
+            return PATTERNS["gpt2" if step.get("use_regex", True) else "none"]
+    raise TokenizerError("this BPE tokenizer is not byte-level, or cuts text in a way that is not supported")

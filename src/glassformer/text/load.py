@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import TokenizerError
-from glassformer.text.bpe import BPE
-from glassformer.text.hf_format import to_signs
+from glassformer.text.bpe_tokenizer import BPE
+from glassformer.text.counting import FORMS
+from glassformer.text.hf_format import normal_form, to_signs
 from glassformer.text.pairs import Pairs
-from glassformer.text.tokenizer import END_OF_TEXT, Byte, Char, Tokenizer, Word
+from glassformer.text.tokenizer import END_OF_TEXT, Byte, Tokenizer
+from glassformer.text.vocabulary import Char, Word
 
 
 def train_tokenizer(
@@ -54,7 +56,7 @@ def _refuse_unknown_features(content: dict[str, Any]) -> None:
     model, pre = content["model"], content.get("pre_tokenizer") or {}
     steps = pre.get("pretokenizers", [pre])
     features = {
-        "a normalizer": content.get("normalizer"),
+        "a normalizer": content.get("normalizer") and normal_form(content) not in FORMS,
         "add_prefix_space": any(step.get("add_prefix_space") for step in steps),
         "ignore_merges": model.get("ignore_merges"),
         "byte_fallback": model.get("byte_fallback"),

@@ -12,7 +12,8 @@ from typing import Any
 import regex
 
 from glassformer.text import hf_format
-from glassformer.text.tokenizer import END_OF_TEXT, UNKNOWN, Vocabulary, is_text
+from glassformer.text.tokenizer import END_OF_TEXT, UNKNOWN, Span, to_bytes
+from glassformer.text.vocabulary import Vocabulary, is_text
 
 WORD = r"[\p{L}\p{M}\p{Nd}\p{Pc}]"
 
@@ -61,6 +62,19 @@ class Pairs(Vocabulary):
             whole = self.short.get(word)
             ids += super().cut(word) if whole is None else [whole]
         return ids
+
+    def spans(self, text: str) -> list[Span]:
+        found: list[Span] = []
+        for match in self._word.finditer(text):
+            whole = self.short.get(match[0])
+            size = len(to_bytes(match[0]))
+            inner = (
+                [Span(whole, (0, size), (0, len(match[0])))] if whole is not None else super().spans(match[0])
+            )
+            at = found[-1].bytes[1] if found else 0
+            for token, (a, b), (c, d) in inner:
+                found.append(Span(token, (at + a, at + b), (match.start() + c, match.start() + d)))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary of pairs; the shortlist as added tokens that match whole words only."""

@@ -14,8 +14,10 @@ import json
 import os
 import shutil
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -132,14 +134,21 @@ def _write_split(
     return {"tokens": tokens, "bytes": sum(len(s) for s in spans), "files": files}
 
 
-def _pieces(spans: list[Span], tokenizer: Tokenizer, progress: Progress) -> Iterator[list[int]]:
-    mark = [] if tokenizer.end_of_text is None else [tokenizer.end_of_text]
-    for span in spans:
-        if mark:
-            yield mark
-        for text in span.read():
-            yield tokenizer.encode(text)
-            progress(len(text))
+def _pieces(spans: list[Span], tokenizer: Tokenizer, progress: Progress) -> Iterator[np.ndarray]:
+    """Documents in pieces, each document after a mark; an empty text stands for the mark."""
+    mark = np.array([] if tokenizer.end_of_text is None else [tokenizer.end_of_text], np.int32)
+    sizes: deque[int] = deque()
+
+    def texts() -> Iterator[str]:
+        for span in spans:
+            for text in chain([""], span.read()):
+                sizes.append(len(text))
+                yield text
+
+    for ids in tokenizer.arrays(texts()):
+        size = sizes.popleft()
+        yield ids if size else mark
+        progress(size)
 
 
 def require(splits: dict[str, Tokens], split: str, least: int, what: str) -> Tokens:

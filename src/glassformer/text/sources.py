@@ -1,7 +1,7 @@
 """Where text comes from: a corpus is spans of documents, sorted into train, validation and test.
 
 Nothing here holds a whole document: a corpus larger than memory is read in pieces, cut where the tokenizers
-of the project would have cut anyway (the `gpt2` pattern may cut blank lines there differently).
+of the project would have cut anyway.
 """
 
 import codecs
@@ -23,8 +23,9 @@ PIECE = 1 << 20  # bytes read at a time
 MANY_DOCUMENTS = 20  # from here on whole documents are held out, below it a part of each
 HELD_OUT = 2_000_000  # bytes of validation, and of test, that are enough to measure well
 LONGEST = 4 * PIECE  # characters held while looking for a place to cut
-_LINE_START = regex.compile(r"(?<=\n)(?=\S)")
-_BEFORE_BLANK = regex.compile(r"(?<=\S)(?= \S)")
+# Places where no tokenizer joins what stands on both sides (see SAFE_CUT in patterns.py).
+_LINE_START = regex.compile(r"(?<=[!-~]\n)(?=[0-9A-Za-z])")
+_BEFORE_BLANK = regex.compile(r"(?<=[!-~])(?= [!-~])")
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,14 @@ class Span:
         return self.end - self.start
 
     def read(self) -> Iterator[str]:
-        """The text in pieces, cut where a line starts; in very long lines before a blank, else anywhere."""
+        """The text in pieces, cut where a line starts or before a blank; where neither comes, anywhere."""
         decoder = codecs.getincrementaldecoder("utf-8")()
         kept = ""
         for block in self.blocks():
             kept += decoder.decode(block)
-            cut = _last(_LINE_START, kept)
+            cut = _last(_LINE_START, kept) or _last(_BEFORE_BLANK, kept)
             if cut is None and len(kept) > LONGEST:
-                cut = _last(_BEFORE_BLANK, kept) or len(kept)
+                cut = len(kept)
             if cut is not None:
                 yield kept[:cut]
                 kept = kept[cut:]

@@ -16,14 +16,17 @@ Python strings may hold lone surrogates, which no UTF-8 text can: byte and bpe e
 that UTF-8 would use (`surrogatepass`) and decode them back; char and word treat them as unknown.
 """
 
+import codecs
 import json
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
+import numpy as np
 import regex
 
 from glassformer.errors import TokenizerError
@@ -33,6 +36,14 @@ from glassformer.text import hf_format
 END_OF_TEXT = "<|endoftext|>"
 MASK = "<|mask|>"  # what hides a token in masked language modelling
 UNKNOWN = "<unk>"
+
+
+class Span(NamedTuple):
+    """A token and where it stands: bytes of the UTF-8 text, and characters (all that it has a part of)."""
+
+    id: int
+    bytes: tuple[int, int]
+    characters: tuple[int, int]
 
 
 class Tokenizer(ABC):
@@ -80,6 +91,24 @@ class Tokenizer(ABC):
             ids += [self.specials[part]] if part in specials else self.cut(part)
         return ids
 
+    def array(self, text: str | bytes, threads: int | None = None) -> np.ndarray:
+        """Ids of ordinary text as int32; where it pays, on several threads (all cores unless told)."""
+        return np.array(self.cut(text), np.int32)
+
+    def arrays(self, texts: Iterable[str | bytes], threads: int | None = None) -> Iterator[np.ndarray]:
+        """Ids of each text, in order, while they are read."""
+        return (self.array(text) for text in texts)
+
+    def encode_batch(self, texts: Iterable[str | bytes], threads: int | None = None) -> list[list[int]]:
+        """Ids of many ordinary texts."""
+        return [ids.tolist() for ids in self.arrays(texts, threads)]
+
+    def spans(self, text: str) -> list[Span]:
+        """The tokens of ordinary text and where each stands (in its normal form, where there is one)."""
+        ids = self.cut(text)
+        ends = accumulate((len(self.token_bytes(i)) for i in ids), initial=0)
+        return _with_characters(text, list(zip(ids, pairwise(ends), strict=True)))
+
     @cached_property
     def _bytes_of(self) -> list[bytes]:
         return [*self.entries, *(name.encode() for name in self.specials)]
@@ -99,6 +128,17 @@ class Tokenizer(ABC):
         """The text of `ids`; bytes that are not UTF-8 show as �."""
         return to_text(self.decode_bytes(ids, specials))
 
+    def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
+        """The text of ids as they come, never half a character; what stays half at the end shows as �."""
+        decoder, between = codecs.getincrementaldecoder("utf-8")("replace"), b""
+        for token in ids:
+            text = decoder.decode(between + self.token_bytes(token))
+            between = self.separator
+            if text:
+                yield text
+        if rest := decoder.decode(b"", final=True):
+            yield rest
+
     def show(self, text: str) -> list[str]:
         """The pieces that `text` is cut into, each as readable text."""
         return [to_text(self.token_bytes(i)) for i in self.encode(text)]
@@ -106,6 +146,15 @@ class Tokenizer(ABC):
     def save(self, path: str | Path) -> None:
         """Write `tokenizer.json`, which `tokenizers.Tokenizer.from_file` reads too."""
         write_atomically(Path(path), json.dumps(self.to_json(), ensure_ascii=False, indent=1))
+
+
+def _with_characters(text: str, tokens: list[tuple[int, tuple[int, int]]]) -> list[Span]:
+    """Spans in bytes, with the characters they touch."""
+    starts = list(accumulate((len(to_bytes(c)) for c in text), initial=0))  # of each character, and the end
+    return [
+        Span(i, (a, b), (bisect_right(starts, a) - 1, bisect_right(starts, max(a, b - 1))))
+        for i, (a, b) in tokens
+    ]
 
 
 def to_text(data: bytes) -> str:
@@ -140,64 +189,3 @@ class Byte(Tokenizer):
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Byte":
         return cls(hf_format.special_names(content))
-
-
-class Vocabulary(Tokenizer):
-    """A fixed list of pieces found by a pattern; a piece that is not in the list becomes `<unk>`."""
-
-    pattern: ClassVar[str]
-    unknown_as: ClassVar[str]  # how an unknown piece shows when decoded
-
-    def __init__(self, pieces: Sequence[str], specials: Sequence[str] = (END_OF_TEXT,)):
-        self.pieces = list(pieces)
-        super().__init__([*(p.encode() for p in pieces), self.unknown_as.encode()], specials)
-        self.ids = {piece: i for i, piece in enumerate(self.pieces)}
-        self.unknown = len(self.pieces)
-        self._pattern = regex.compile(self.pattern)
-
-    @classmethod
-    def train(
-        cls, texts: Iterable[str], vocab: int | None = None, specials: Sequence[str] = (END_OF_TEXT,)
-    ) -> Self:
-        """The most frequent pieces, at most `vocab` entries in all; ties go to the smaller string."""
-        pattern = regex.compile(cls.pattern)
-        counts: Counter[str] = Counter()
-        for text in texts:
-            counts.update(pattern.findall(text))
-        room = None if vocab is None else max(0, vocab - 1 - len(specials))
-        taken = {UNKNOWN, *specials}
-        kept = sorted((p for p in counts if p not in taken and is_text(p)), key=lambda p: (-counts[p], p))
-        return cls(sorted(kept[:room]), specials)
-
-    def cut(self, text: str | bytes) -> list[int]:
-        if isinstance(text, bytes):
-            text = text.decode(errors="replace")
-        return [self.ids.get(piece, self.unknown) for piece in self._pattern.findall(text)]
-
-    def to_json(self) -> dict[str, Any]:
-        vocab = {**self.ids, UNKNOWN: self.unknown}
-        joined = "" if self.separator == b"" else None
-        return hf_format.word_level(vocab, UNKNOWN, self.pattern, joined, self.specials)
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        vocab: dict[str, int] = content["model"]["vocab"]
-        pieces = sorted((p for p in vocab if p != UNKNOWN), key=vocab.__getitem__)
-        return cls(pieces, hf_format.special_names(content))
-
-
-class Char(Vocabulary):
-    """One id per character seen in training."""
-
-    kind, pattern, unknown_as = "char", r"[\s\S]", "\ufffd"
-
-
-class Word(Vocabulary):
-    """A dictionary of whole words, as before subwords: what stands between blanks, and each end of line."""
-
-    kind, pattern, unknown_as, separator = "word", r"\S+|\n", UNKNOWN, b" "
-
-
-def is_text(piece: str) -> bool:
-    """False for lone surrogates, which no file can hold."""
-    return not any("\ud800" <= c <= "\udfff" for c in piece)

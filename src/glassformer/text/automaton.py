@@ -1,0 +1,265 @@
+"""A split pattern as a table that reads text once, from left to right.
+
+A regular expression tries its alternatives one after the other and goes back when one fails. The same
+answer can be had without going back, by following all alternatives at once, in their order of preference:
+
+1. Parse the pattern. Every sign, class and property (`\\p{L}`) in it is a *set* of code points.
+2. Code points that lie in the same sets behave the same: they form one of a few dozen *classes*, and end of
+text is
+   one more.
+3. Compile to threads (Thompson's construction): `take` a character of a set, `fork` in order of preference,
+   `look` at the next character without taking it, `match`.
+4. A state of the table is an ordered list of threads. Reading a class moves each thread; when one matches,
+those after
+   it are dropped, because the pattern prefers this one to them (Pike's rule, as tables).
+
+An entry `table[state, class]` says two things: whether a match ends before this character, and the next
+state. Deciding one character late is what lets a thread look at the next character. Time is linear in the
+piece, whatever the pattern.
+
+What cannot be done so (references back, looking behind, possessive repeats) raises `Unsupported`; such
+patterns are left to the `regex` package.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import regex
+
+from glassformer.text.unicode import CODE_POINTS, in_set
+
+DEAD = 0
+MOST_STATES = 2000
+
+# ("set", source) ("then", nodes) ("or", nodes) ("repeat", node, least, most, greedy) ("look", node, wanted)
+Node = tuple
+
+
+class Unsupported(Exception):  # noqa: N818 - a signal between modules, never shown
+    """The pattern needs more than a table."""
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """`classes[code point]`, and `table[state + class] = next state · 2 + (a match ends here)`.
+
+    States are numbered by their offset in the flat table; 0 is the dead one. The last class is the end of
+    text.
+    """
+
+    classes: np.ndarray  # uint8
+    table: np.ndarray  # int32
+    start: int
+    end_class: int
+
+
+@lru_cache(maxsize=16)
+def compile_pattern(pattern: str) -> Automaton:
+    """The table of a pattern, or `Unsupported`."""
+    tree = Parser(pattern).parse()
+    sets: dict[str, int] = {}
+    threads = Threads(sets)
+    first = threads.add(tree, threads.match)
+    classes, members = _classes(list(sets))
+    return _determinize(threads, first, classes, members)
+
+
+class Parser:
+    """Patterns to trees: alternatives, groups, sets, repeats, one character of lookahead."""
+
+    def __init__(self, pattern: str):
+        self.pattern, self.at, self.ignore_case = pattern, 0, False
+
+    def parse(self) -> Node:
+        tree = self.alternatives()
+        if self.at < len(self.pattern):
+            raise Unsupported(f"unexpected {self.pattern[self.at]!r}")
+        return tree
+
+    def take(self, word: str) -> bool:
+        if self.pattern.startswith(word, self.at):
+            self.at += len(word)
+            return True
+        return False
+
+    def alternatives(self) -> Node:
+        choices = [self.sequence()]
+        while self.take("|"):
+            choices.append(self.sequence())
+        return choices[0] if len(choices) == 1 else ("or", choices)
+
+    def sequence(self) -> Node:
+        items: list[Node] = []
+        while self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
+            items.append(self.repeated(self.item()))
+        return ("then", items)
+
+    def item(self) -> Node:
+        if self.take("(?=") or self.take("(?!"):
+            wanted = self.pattern[self.at - 1] == "="
+            inner = self.item()
+            if inner[0] != "set" or not self.take(")"):
+                raise Unsupported("looking ahead by more than one character")
+            return ("look", inner, wanted)
+        if self.take("(?i:"):
+            before, self.ignore_case = self.ignore_case, True
+            return self.group(before)
+        if self.take("(?:"):
+            return self.group(self.ignore_case)
+        if self.pattern.startswith("(?", self.at) or self.pattern.startswith("(*", self.at):
+            raise Unsupported("a group with a flag or a condition")
+        if self.take("("):
+            return self.group(self.ignore_case)
+        return self.one_set()
+
+    def group(self, ignore_case: bool) -> Node:
+        inner = self.alternatives()
+        self.ignore_case = ignore_case
+        if not self.take(")"):
+            raise Unsupported("a group that does not end")
+        return inner
+
+    def one_set(self) -> Node:
+        """One sign, one escape or one [class], as the text that `regex` will be asked about."""
+        found = _ATOM.match(self.pattern, self.at)
+        if found is None:
+            raise Unsupported(f"{self.pattern[self.at :]!r}")
+        self.at = found.end()
+        source = found[0]
+        return ("set", f"(?i:{source})" if self.ignore_case else source)
+
+    def repeated(self, node: Node) -> Node:
+        found = _REPEAT.match(self.pattern, self.at)
+        if found is None:
+            return node
+        if node[0] == "look" or found["how"] == "+":
+            raise Unsupported("a possessive repeat")
+        self.at = found.end()
+        if self.at < len(self.pattern) and self.pattern[self.at] in "*+?{":
+            raise Unsupported("a repeat of a repeat")
+        least, most = {"?": (0, 1), "*": (0, None), "+": (1, None)}.get(found["sign"], (0, None))
+        if found["sign"].startswith("{"):
+            least = int(found["least"])
+            most = least if found["comma"] is None else int(found["most"]) if found["most"] else None
+            if max(least, most or 0) > 100:
+                raise Unsupported("a long repeat")
+        return ("repeat", node, least, most, found["how"] != "?")
+
+
+_ATOM = regex.compile(
+    r"""\\[pP]\{\^?[\w\s=]+\} | \\[sSdDwWrntfv] | \\x[0-9a-fA-F]{2} | \\u[0-9a-fA-F]{4} | \\[^\w]
+    | \[\^?\]?(?:\\[pP]\{\^?[\w\s=]+\}|\\[sSdDwWrntfv]|\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[^\w]
+               |[^\[\]\\&~|]|(?<![|])[|](?![|]))+\]
+    | [^\\\[\](){}*+?.^$|]  # a sign that stands for itself""",
+    regex.VERBOSE,
+)
+_REPEAT = regex.compile(r"(?P<sign>[?*+]|\{(?P<least>\d+)(?P<comma>,(?P<most>\d*))?\})(?P<how>[+?])?")
+
+
+class Threads:
+    """Step 3: numbered instructions; each is built after the one that follows it."""
+
+    def __init__(self, sets: dict[str, int]):
+        self.sets = sets
+        self.code: list[tuple] = [("match",)]
+        self.match = 0
+
+    def add(self, node: Node, then: int) -> int:
+        """The number of the instruction that does `node` and goes on with `then`."""
+        kind = node[0]
+        if kind == "set":
+            return self._new("take", self._set(node), then)
+        if kind == "look":
+            return self._new("look", self._set(node[1]), node[2], then)
+        if kind == "then":
+            for part in reversed(node[1]):
+                then = self.add(part, then)
+            return then
+        if kind == "or":
+            return self._new("fork", [self.add(choice, then) for choice in node[1]])
+        _, inner, least, most, greedy = node
+        if most is None:
+            loop = self._new("fork", [])
+            body = self.add(inner, loop)
+            self.code[loop] = ("fork", [body, then] if greedy else [then, body])
+            then = loop
+        else:
+            done = then
+            for _ in range(most - least):
+                body = self.add(inner, then)
+                then = self._new("fork", [body, done] if greedy else [done, body])
+        for _ in range(least):
+            then = self.add(inner, then)
+        return then
+
+    def _set(self, node: Node) -> int:
+        return self.sets.setdefault(node[1], len(self.sets))
+
+    def _new(self, *instruction: object) -> int:
+        self.code.append(instruction)
+        return len(self.code) - 1
+
+    def ready(self, waiting: tuple[int, ...], inside: np.ndarray) -> list[int]:
+        """The `take` and `match` instructions reached before a character that lies in the sets `inside`."""
+        found: list[int] = []
+        seen: set[int] = set()
+        stack = list(reversed(waiting))
+        while stack:
+            number = stack.pop()
+            if number in seen:
+                continue
+            seen.add(number)
+            match self.code[number]:
+                case ("fork", choices):
+                    stack.extend(reversed(choices))
+                case ("look", which, wanted, then):
+                    if bool(inside[which]) == wanted:
+                        stack.append(then)
+                case _:
+                    found.append(number)
+        return found
+
+
+def _classes(sources: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Step 2: the class of every code point, and the sets each class lies in (the end of text: none)."""
+    if len(sources) > 62:
+        raise Unsupported("very many sets")
+    code = np.zeros(CODE_POINTS, np.int64)
+    for k, source in enumerate(sources):
+        code |= in_set(source).astype(np.int64) << k
+    kinds, classes = np.unique(code, return_inverse=True)
+    if len(kinds) > 250:
+        raise Unsupported("very many classes")
+    members = (kinds[:, None] >> np.arange(len(sources))) & 1
+    return classes.astype(np.uint8), np.vstack([members, np.zeros_like(members[:1])]).astype(bool)
+
+
+def _determinize(threads: Threads, first: int, classes: np.ndarray, members: np.ndarray) -> Automaton:
+    """Step 4: number the ordered lists of threads that can arise, and tabulate the moves between them."""
+    number: dict[tuple[int, ...], int] = {(): DEAD, (first,): 1}
+    todo = [(first,)]
+    rows: list[list[int]] = [[0] * len(members)]
+    while todo:
+        state = todo.pop(0)
+        row: list[int] = []
+        for inside in members:
+            matched, moved = 0, []
+            for ready in threads.ready(state, inside):
+                instruction = threads.code[ready]
+                if instruction[0] == "match":
+                    matched = 1
+                    break
+                if inside[instruction[1]]:
+                    moved.append(instruction[2])
+            after = tuple(dict.fromkeys(moved))
+            if after not in number:
+                number[after] = len(number)
+                todo.append(after)
+            if matched and state == (first,):
+                raise Unsupported("a pattern that matches nothing")
+            row.append(number[after] * len(members) * 2 + matched)
+        rows.append(row)
+        if len(rows) > MOST_STATES:
+            raise Unsupported("very many states")
+    return Automaton(classes, np.array(rows, np.int32).ravel(), len(members), len(members) - 1)

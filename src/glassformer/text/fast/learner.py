@@ -1,0 +1,137 @@
+"""Pieces counted on all cores, merges learned from the counts.
+
+Every worker counts into a table of its own. After each round of batches the tables are joined, and if the
+distinct pieces have become too many, the rarest are dropped: memory stays bounded, and what is missing is
+reported. Rounds are counted in batches, so the result does not depend on the number of threads.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from glassformer.errors import TokenizerError
+from glassformer.text.fast import was_compiled
+from glassformer.text.fast.encoder import table_of
+from glassformer.text.fast.feed import Batch, Shared, cores, to_count, workers
+from glassformer.text.fast.kernels import learn as rows
+from glassformer.text.fast.kernels import words as tables
+from glassformer.text.fast.kernels.words import Words
+from glassformer.text.patterns import Splitter
+
+Progress = Callable[[int], None]
+ROUND = 512  # batches
+
+
+@dataclass
+class Counted:
+    """Distinct pieces, one after the other, with their lengths and counts."""
+
+    pieces: np.ndarray  # uint8
+    lengths: np.ndarray  # int64
+    counts: np.ndarray  # int64
+    dropped: int = 0  # what is missing in the counts, for want of memory
+
+
+def count_pieces(
+    texts: Iterable[tuple[bytes, int]],
+    splitter: Splitter,
+    most: int,
+    threads: int | None = None,
+    progress: Progress = lambda _: None,
+) -> Counted:
+    """Count the pieces of (text, weight) pairs; `most` distinct ones are held, the most frequent."""
+    assert splitter.automaton is not None
+    table = table_of(splitter.automaton)
+    threads = threads or cores()
+    batches = to_count(texts, splitter)
+    words, dropped = tables.new_words(), 0
+
+    def work(shared: Shared[Batch]) -> Words:
+        own = tables.new_words()
+        for batch in shared:
+            place = np.array([0, batch.bounds[0]])
+            while not tables.count_texts(batch.data, batch.bounds, place, table, batch.weight, own):
+                own = tables.grown(own, longest=int(batch.bounds[-1] - place[1]))
+            progress(len(batch.data))
+        return own
+
+    with workers(threads) as pool:
+        for first in batches:
+            shared = Shared(_chain(first, islice(batches, ROUND - 1)))
+            try:
+                found = [f.result() for f in [pool.submit(work, shared) for _ in range(threads)]]
+            finally:
+                shared.close()
+            for own in found:
+                words = _absorbed(words, own)
+            words, rare = _pruned(words, most)
+            dropped += rare
+    was_compiled()
+    count, size = (int(n) for n in words.used)
+    lengths, counts = words.records[:count, tables.LENGTH], words.records[:count, tables.VALUE]
+    return Counted(words.arena[:size], lengths.copy(), counts.copy(), dropped)
+
+
+def _chain(first: Batch, rest: Iterable[Batch]) -> Iterable[Batch]:
+    yield first
+    yield from rest
+
+
+def _absorbed(words: Words, other: Words, keep: np.ndarray | None = None) -> Words:
+    """`words` with the pieces of another table."""
+    keep = np.ones(other.used[0], np.bool_) if keep is None else keep
+    first = 0
+    while (first := tables.absorb(words, other, first, keep)) < len(keep):
+        words = tables.grown(words, longest=int(other.records[first, tables.LENGTH]))
+    return words
+
+
+def _pruned(words: Words, most: int) -> tuple[Words, int]:
+    """The `most` frequent pieces, of equal ones those with the smaller key, and what that leaves out."""
+    records = words.records[: words.used[0]]
+    if len(records) <= most:
+        return words, 0
+    counts = records[:, tables.VALUE]
+    keep = np.zeros(len(records), np.bool_)
+    keep[np.lexsort((records[:, tables.KEY], -counts))[:most]] = True
+    return _absorbed(tables.new_words(), words, keep), int(counts[~keep].sum())
+
+
+def counted(pieces: dict[bytes, int]) -> Counted:
+    """Pieces that were counted elsewhere."""
+    lengths = np.array([len(p) for p in pieces], np.int64)
+    data = np.frombuffer(b"".join(pieces), np.uint8)
+    return Counted(data, lengths, np.array(list(pieces.values()), np.int64))
+
+
+def learn(
+    counted: Counted,
+    entries: Sequence[bytes],
+    wanted: int,
+    least: int,
+    given: Sequence[tuple[int, int]] = (),
+    progress: Progress = lambda _: None,
+) -> list[tuple[int, int]]:
+    """`learn_merges` of bpe.py. Now and then it returns to Python, for Ctrl-C and the progress bar."""
+    if len(counted.pieces) + len(counted.lengths) >= np.iinfo(np.int32).max:
+        raise TokenizerError(
+            "the distinct pieces of this text do not fit: learn from a part of it, or split it more finely"
+        )
+    byte_ids = np.zeros(256, np.int32)
+    byte_ids[[entry[0] for entry in entries]] = np.arange(256)
+    row = rows.new_row(
+        counted.pieces, counted.lengths, counted.counts, byte_ids, wanted, 1 if given else least
+    )
+    for left, right in given[:wanted]:
+        while not rows.merge_given(row, left, right):
+            row = rows.roomier(row)
+    more = rows.FULL
+    while more != rows.NO_MORE and row.used[rows.MERGES] < wanted:
+        before = int(row.used[rows.MERGES])
+        more = rows.merge_on(row, min(wanted, before + 256), least)
+        if more == rows.FULL:
+            row = rows.roomier(row)
+        progress(int(row.used[rows.MERGES]) - before)
+    return [(int(a), int(b)) for a, b in row.merges[: row.used[rows.MERGES]]]
