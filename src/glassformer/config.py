@@ -57,7 +57,14 @@ class TokenizerConfig(Section):
     vocab: int = Field(
         default=4096, ge=2, description="most entries to learn (bpe, word, char; shortlist of pairs)"
     )
-    pattern: Literal["gpt4", "gpt2"] = Field(default="gpt4", description="how BPE cuts text before it merges")
+    pattern: str = Field(
+        default="gpt4",
+        description="how BPE cuts text before it merges: gpt2, gpt4, llama3, cl100k, o200k, whitespace, none, "
+        "or a regular expression",
+    )
+    normalization: Literal["none", "nfc", "nfd", "nfkc", "nfkd"] = Field(
+        default="none", description="normal form of Unicode that BPE puts text into first; `none` loses nothing"
+    )
     file: str | None = Field(default=None, description="use this tokenizer.json instead of learning one")
 
 

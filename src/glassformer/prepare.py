@@ -46,7 +46,8 @@ def find_tokenizer(
     )
     settings = build({"tokenizer": {**automatic, **asked}}).tokenizer
     texts = kind.texts(opened, limit=TOKENIZER_SAMPLE)
-    tokenizer = train_tokenizer(settings.kind, texts, settings.vocab, settings.pattern, kind.specials)
+    form = {"normalization": settings.normalization}
+    tokenizer = train_tokenizer(settings.kind, texts, settings.vocab, settings.pattern, kind.specials, **form)
     why = "" if asked else why
     return tokenizer, settings.model_dump(), why or f"{settings.kind} with {len(tokenizer)} entries"
 

@@ -223,16 +223,18 @@ class Threads:
 
 def _classes(sources: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Step 2: the class of every code point, and the sets each class lies in (the end of text: none)."""
-    if len(sources) > 62:
-        raise Unsupported("very many sets")
-    code = np.zeros(CODE_POINTS, np.int64)
-    for k, source in enumerate(sources):
-        code |= in_set(source).astype(np.int64) << k
-    kinds, classes = np.unique(code, return_inverse=True)
-    if len(kinds) > 250:
-        raise Unsupported("very many classes")
-    members = (kinds[:, None] >> np.arange(len(sources))) & 1
-    return classes.astype(np.uint8), np.vstack([members, np.zeros_like(members[:1])]).astype(bool)
+    classes = np.zeros(CODE_POINTS, np.uint16)
+    members = np.zeros((1, 0), np.bool_)
+    for source in sources:  # each set divides the classes into those inside it and those outside
+        classes = 2 * classes + in_set(source)
+        used = np.flatnonzero(np.bincount(classes))
+        if len(used) > 250:
+            raise Unsupported("very many classes")
+        renumbered = np.zeros(used[-1] + 1, np.uint16)
+        renumbered[used] = np.arange(len(used))
+        classes = renumbered[classes]
+        members = np.column_stack([members[used // 2], used % 2 == 1])
+    return classes.astype(np.uint8), np.vstack([members, np.zeros_like(members[:1])])
 
 
 def _determinize(threads: Threads, first: int, classes: np.ndarray, members: np.ndarray) -> Automaton:

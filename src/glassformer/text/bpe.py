@@ -8,7 +8,7 @@ and again:
     lo w    lo w    lo w e r       most frequent pair: lo w →  low
     low     low     low e r
 
-Learning (`learn_merges`) gives an ordered list of merges. Encoding new text (`merge_history`) replays it:
+Learning (`learn_merges`) gives an ordered list of merges. Encoding new text (`merge_steps`) replays it:
 within each piece, the pair that was learned earliest is merged first.
 
 The tokenizer around it is in bpe_tokenizer.py. The folder fast/ does the same as this file with compiled
@@ -16,7 +16,7 @@ loops on all cores.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from random import Random
@@ -98,17 +98,16 @@ def replace_pair(ids: list[int], pair: Pair, merged: int) -> list[int]:
     return out
 
 
-def merge_history(ids: list[int], ranks: Ranks) -> list[list[int]]:
+def merge_steps(ids: list[int], ranks: Ranks) -> Iterator[list[int]]:
     """The ids of a piece: single bytes first, then after each merge of its earliest-learned pair."""
-    steps = [ids]
+    yield ids
     never = (len(ranks), -1)
     while len(ids) > 1:
         best = min(set(pairwise(ids)), key=lambda pair: ranks.get(pair, never))
         if best not in ranks:
             break
         ids = replace_pair(ids, best, ranks[best][1])
-        steps.append(ids)
-    return steps
+        yield ids
 
 
 def merge_randomly(ids: list[int], ranks: Ranks, dropout: float, random: Random) -> list[int]:

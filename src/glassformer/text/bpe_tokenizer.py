@@ -4,6 +4,7 @@ Where there is enough text to be worth it, the compiled loops of fast/ take over
 (`engine`: auto, plain or compiled).
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from random import Random
@@ -13,8 +14,18 @@ import numpy as np
 
 from glassformer.errors import TokenizerError
 from glassformer.text import fast, hf_format
-from glassformer.text.bpe import BYTES, Pair, learn_merges, merge_history, merge_randomly, merges_of
-from glassformer.text.counting import MOST_PIECES, UNIT, Engine, Form, Text, count_pieces, normalized, peek
+from glassformer.text.bpe import BYTES, Pair, learn_merges, merge_randomly, merge_steps, merges_of
+from glassformer.text.counting import (
+    LONG_PIECE,
+    MOST_PIECES,
+    UNIT,
+    Engine,
+    Form,
+    Text,
+    count_pieces,
+    normalized,
+    peek,
+)
 from glassformer.text.patterns import PATTERNS, Splitter, pattern_named
 from glassformer.text.tokenizer import END_OF_TEXT, Span, Tokenizer, to_bytes
 
@@ -40,7 +51,8 @@ class BPE(Tokenizer):
         super().__init__(entries, specials)
         id_of = {entry: i for i, entry in enumerate(self.entries)}
         self.merges = [(int(a), int(b)) for a, b in merges]
-        self.splitter, self.normalization = Splitter(pattern), normalization
+        self.splitter = Splitter(pattern)
+        self.normalization: Form = normalization
         self._byte_id = [id_of[b] for b in BYTES]
         # pair → (rank, id of the merged token)
         self._rank = {
@@ -114,7 +126,7 @@ class BPE(Tokenizer):
 
     def history(self, piece: Text) -> list[list[int]]:
         """How a piece is put together: its single bytes, then its ids after each merge."""
-        return merge_history([self._byte_id[b] for b in to_bytes(piece)], self._rank)
+        return list(merge_steps(self._single(to_bytes(piece)), self._rank))
 
     def cut(self, text: Text) -> list[int]:
         text = normalized(text, self.normalization)
@@ -125,18 +137,24 @@ class BPE(Tokenizer):
         for piece in self.splitter.pieces(to_bytes(text)):
             known = cache.get(piece)
             if known is None:
+                if len(piece) > LONG_PIECE and self.engine == "auto" and self.splitter.automaton is not None:
+                    return self._fast.encode_list(to_bytes(text))
                 if len(cache) >= self._cache_limit:
                     cache.clear()
-                known = cache[piece] = self.history(piece.encode(errors="surrogateescape"))[-1]
+                steps = merge_steps(self._single(piece.encode(errors="surrogateescape")), self._rank)
+                known = cache[piece] = deque(steps, maxlen=1)[0]
             ids += known
         return ids
+
+    def _single(self, data: bytes) -> list[int]:
+        return [self._byte_id[b] for b in data]
 
     def sample(self, text: str, dropout: float, seed: int | None = None) -> list[int]:
         """A random way to cut (BPE-dropout), for training: merges are passed over with this probability."""
         random = Random(seed)
         ids: list[int] = []
         for piece in self.splitter.pieces(to_bytes(normalized(text, self.normalization))):
-            single = [self._byte_id[b] for b in piece.encode(errors="surrogateescape")]
+            single = self._single(piece.encode(errors="surrogateescape"))
             ids += merge_randomly(single, self._rank, dropout, random)
         return ids
 

@@ -20,6 +20,7 @@ Engine = Literal["auto", "plain", "compiled"]
 Advance = Callable[[int], None]
 UNIT = 1000  # counts are in thousandths, so that texts can be weighted
 MOST_PIECES = 4_000_000
+LONG_PIECE = 4096  # bytes; beyond that the plain way, which reads a piece anew for each merge, is a trap
 Form = Literal["none", "nfc", "nfd", "nfkc", "nfkd"]
 _NAMES: dict[str, Literal["NFC", "NFD", "NFKC", "NFKD"]] = {
     "nfc": "NFC",
@@ -52,7 +53,7 @@ def count_pieces(
             counts[piece] += weight * n
         advance(len(data))
     pieces = {piece.encode(errors="surrogateescape"): n for piece, n in counts.items()}
-    if not begun:
+    if not begun and (engine == "plain" or max(map(len, pieces), default=0) <= LONG_PIECE):
         return pieces
     from glassformer.text.fast.learner import counted
 

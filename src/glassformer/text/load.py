@@ -20,14 +20,15 @@ def train_tokenizer(
     vocab: int,
     pattern: str = "gpt4",
     specials: Sequence[str] = (END_OF_TEXT,),
+    **options: Any,
 ) -> Tokenizer:
-    """Learn a tokenizer of at most `vocab` entries; bytes need no learning."""
+    """Learn a tokenizer of at most `vocab` entries; bytes need no learning. `options`: see `BPE.train`."""
     makers: dict[str, Callable[[], Tokenizer]] = {
         "byte": lambda: Byte(specials),
         "char": lambda: Char.train(texts, vocab, specials),
         "word": lambda: Word.train(texts, vocab, specials),
         "pairs": lambda: Pairs.train(texts, vocab, specials),
-        "bpe": lambda: BPE.train(texts, vocab, pattern=pattern, specials=specials),
+        "bpe": lambda: BPE.train(texts, vocab, pattern=pattern, specials=specials, **options),
     }
     return makers[kind]()
 

@@ -40,8 +40,11 @@ def members(name: str) -> np.ndarray:
     return found
 
 
+@lru_cache(maxsize=64)
 def in_set(source: str) -> np.ndarray:
     """For every code point, whether a sign, an escape or a [class] of a pattern matches it."""
+    if len(source) == 1 and source != ".":
+        return np.arange(CODE_POINTS) == ord(source)
     whole = _PROPERTY.fullmatch(source)
     if whole and whole[1] in table():
         return members(whole[1])

@@ -65,7 +65,7 @@ def count_pieces(
             finally:
                 shared.close()
             for own in found:
-                words = _absorbed(words, own)
+                words = _absorbed(words, own) if words.used[0] else own
             words, rare = _pruned(words, most)
             dropped += rare
     was_compiled()

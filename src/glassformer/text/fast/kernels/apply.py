@@ -1,4 +1,4 @@
-"""Ids of pieces by merges: `merge_history` of bpe.py, over arrays, with every piece seen before remembered.
+"""Ids of pieces by merges: `merge_steps` of bpe.py, over arrays, with every piece seen before remembered.
 
 Within a piece the pair that was learned first is merged first, the leftmost of equals. Short pieces look
 through all their pairs for it each time. Long ones sort the places of their pairs by rank, so that a
@@ -22,10 +22,9 @@ PLACE = np.dtype([("token", "i4"), ("next", "i4")])
 
 
 class Merges(NamedTuple):
-    """A hash table from pairs of ids to `rank · 2³² + merged id`, and the ids of single bytes."""
+    """A hash table of pairs of ids, and the ids of single bytes."""
 
-    pairs: np.ndarray  # int64: left · 2³² + right, or -1
-    values: np.ndarray  # int64
+    table: np.ndarray  # int64: left · 2³² + right (or -1), and rank · 2³² + merged id
     bytes: np.ndarray  # int32
 
 
@@ -61,10 +60,9 @@ def forget(memory: Memory) -> None:
 
 
 def new_merges(merges: np.ndarray, merged: np.ndarray, byte_ids: np.ndarray) -> Merges:
-    size = 1 << max(4, (4 * len(merges)).bit_length())
-    table = Merges(np.full(size, -1, np.int64), np.zeros(size, np.int64), byte_ids)
+    table = np.full((1 << max(4, (2 * len(merges)).bit_length()), 2), -1, np.int64)
     fill_merges(table, merges, merged)
-    return table
+    return Merges(table, byte_ids)
 
 
 @nb.njit(inline="always")
@@ -77,35 +75,33 @@ def home(pair, size):
 def fill_merges(table, merges, merged):
     for rank in range(len(merges)):
         pair = (np.int64(merges[rank, 0]) << 32) | np.int64(merges[rank, 1])
-        s = home(pair, len(table.pairs))
-        while table.pairs[s] >= 0:
-            s = (s + 1) & (len(table.pairs) - 1)
-        table.pairs[s] = pair
-        table.values[s] = (np.int64(rank) << 32) | np.int64(merged[rank])
+        s = home(pair, len(table))
+        while table[s, 0] >= 0:
+            s = (s + 1) & (len(table) - 1)
+        table[s, 0], table[s, 1] = pair, (np.int64(rank) << 32) | np.int64(merged[rank])
 
 
 @nb.njit(inline="always")
-def value_of(pairs, values, left, right):
+def value_of(table, left, right):
     """Rank and id of what a pair merges into; NEVER if it does not."""
     pair = (np.int64(left) << 32) | np.int64(right)
-    s = home(pair, len(pairs))
-    while pairs[s] != pair:
-        if pairs[s] < 0:
+    s = home(pair, len(table))
+    while table[s, 0] != pair:
+        if table[s, 0] < 0:
             return NEVER
-        s = (s + 1) & (len(pairs) - 1)
-    return values[s]
+        s = (s + 1) & (len(table) - 1)
+    return table[s, 1]
 
 
 @nb.njit(cache=True, nogil=True)
-def merge_short(text, start, stop, merges, out, at):
-    """The ids of text[start:stop] into out[at:]; returns where they end."""
-    pairs, values, byte_ids = merges
-    ids, value = np.empty(SHORT, np.int32), np.empty(SHORT, np.int64)
+def merge_short(text, start, stop, merges, ids, value, out, at):
+    """The ids of text[start:stop] into out[at:]; returns where they end. `ids` and `value` are for notes."""
+    table, byte_ids = merges
     count = stop - start
     for k in range(count):
         ids[k] = byte_ids[text[start + k]]
     for k in range(count - 1):
-        value[k] = value_of(pairs, values, ids[k], ids[k + 1])
+        value[k] = value_of(table, ids[k], ids[k + 1])
     while count > 1:
         best = 0
         for k in range(1, count - 1):
@@ -119,9 +115,9 @@ def merge_short(text, start, stop, merges, out, at):
             ids[k], value[k] = ids[k + 1], value[k + 1]
         value[count - 1] = NEVER
         if best + 1 < count:
-            value[best] = value_of(pairs, values, ids[best], ids[best + 1])
+            value[best] = value_of(table, ids[best], ids[best + 1])
         if best > 0:
-            value[best - 1] = value_of(pairs, values, ids[best - 1], ids[best])
+            value[best - 1] = value_of(table, ids[best - 1], ids[best])
     for k in range(count):
         out[at + k] = ids[k]
     return at + count
@@ -134,14 +130,14 @@ def merge_long(text, start, stop, merges, queue, out, at):
     A merge makes pairs of later rank only, so one walk through the ranks meets them all. A place whose pair
     has changed in the meantime stays in its old list and is passed over.
     """
-    pairs, values, byte_ids = merges
+    table, byte_ids = merges
     size = stop - start
     tokens, places, used = np.empty(size, TOKEN), np.empty(3 * size, PLACE), 0
     for k in range(size):
         tokens[k].id, tokens[k].next, tokens[k].prev = byte_ids[text[start + k]], k + 1, k - 1
     tokens[size - 1].rank = -1
     for k in range(size - 2, -1, -1):
-        value = value_of(pairs, values, tokens[k].id, tokens[k + 1].id)
+        value = value_of(table, tokens[k].id, tokens[k + 1].id)
         used = enlist(tokens, k, value, queue, places, used)
     here = np.empty(64, np.int32)
     for group in range(len(queue.groups)):
@@ -166,16 +162,16 @@ def merge_long(text, start, stop, merges, queue, out, at):
                 if tokens[k].rank != rank:
                     continue
                 right, left = tokens[k].next, tokens[k].prev
-                merged = np.int32(value_of(pairs, values, tokens[k].id, tokens[right].id) & 0xFFFFFFFF)
+                merged = np.int32(value_of(table, tokens[k].id, tokens[right].id) & 0xFFFFFFFF)
                 tokens[right].rank = -1
                 right = tokens[right].next
                 tokens[k].id, tokens[k].next, tokens[k].rank = merged, right, -1
                 if right < size:
                     tokens[right].prev = k
-                    value = value_of(pairs, values, merged, tokens[right].id)
+                    value = value_of(table, merged, tokens[right].id)
                     used = enlist(tokens, k, value, queue, places, used)
                 if left >= 0:
-                    value = value_of(pairs, values, tokens[left].id, merged)
+                    value = value_of(table, tokens[left].id, merged)
                     used = enlist(tokens, left, value, queue, places, used)
     k = 0
     while k < size:
@@ -208,6 +204,7 @@ def encode_texts(data, bounds, place, automaton, merges, memory, out, sizes):
     """
     words, known, used, queue = memory
     slots, records, byte_ids = words.slots, words.records, merges.bytes
+    ids, value = np.empty(SHORT, np.int32), np.empty(SHORT, np.int64)
     ends, keys = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
     at = place[2]
     while place[0] < len(bounds) - 1:
@@ -230,7 +227,7 @@ def encode_texts(data, bounds, place, automaton, merges, memory, out, sizes):
                             return False
                         w = words.used[0]
                         insert(words, s, data, i, length, keys[p], used[0])
-                        done = merge_short(data, i, end, merges, known, used[0] + 1)
+                        done = merge_short(data, i, end, merges, ids, value, known, used[0] + 1)
                         known[used[0]] = done - used[0] - 1
                         used[0] = done
                     first = records[w, VALUE]

@@ -159,6 +159,8 @@ def pop_best(row, least):
     while row.used[HEAP] > 0:
         p = heap[0].pair
         pair = row.pairs[p]
+        if heap[0].count < least:
+            return NONE
         if heap[0].count == pair.count:
             row.used[HEAP] -= 1
             tail = heap[row.used[HEAP]]

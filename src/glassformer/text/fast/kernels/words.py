@@ -26,7 +26,7 @@ class Words(NamedTuple):
     used: np.ndarray  # int64: pieces, bytes
 
 
-def new_words(pieces: int = 1 << 14, size: int = 1 << 18) -> Words:
+def new_words(pieces: int = 1 << 16, size: int = 1 << 20) -> Words:
     return Words(
         np.full(4 * pieces, -1, np.int32),
         np.empty((pieces, 4), np.int64),

@@ -1,0 +1,1 @@
+"""Measurements beside the peers, in the same run: what `glassformer bench` prints."""
