@@ -76,8 +76,25 @@ def test_commands_and_flags_are_a_decision() -> None:
                 "--json",
             ]
         ),
-        "tokenizer train": sorted(["SOURCE", "--out", "--vocab", "--kind", "--pattern", "--json"]),
-        "tokenizer encode": sorted(["FILE", "TEXT", "--specials", "--json"]),
+        "bench tokenizer": sorted(["--data", "--megabytes", "--vocab", "--repeats", "--quick", "--json"]),
+        "tokenizer train": sorted(
+            [
+                "SOURCES",
+                "--out",
+                "--vocab",
+                "--kind",
+                "--pattern",
+                "--weight",
+                "--special",
+                "--min-frequency",
+                "--alphabet",
+                "--ties",
+                "--normalization",
+                "--threads",
+                "--json",
+            ]
+        ),
+        "tokenizer encode": sorted(["FILE", "TEXT", "--specials", "--spans", "--steps", "--json"]),
         "tokenizer decode": sorted(["FILE", "IDS", "--json"]),
         "tokenizer show": sorted(["TEXT", "--source", "--vocab", "--json"]),
     }

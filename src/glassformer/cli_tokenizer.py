@@ -1,10 +1,13 @@
 """`glassformer tokenizer …`: learn one, use it, and see text cut by each kind side by side."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from glassformer import console
+
+if TYPE_CHECKING:
+    from glassformer.text.tokenizer import Tokenizer
 
 tokenizer_app = typer.Typer(
     help="Learn a tokenizer, use it, see how each kind cuts a text.",
@@ -18,15 +21,41 @@ KINDS = ("word", "char", "byte", "pairs", "bpe")
 
 
 @tokenizer_app.command(
-    "train", epilog="Example:  glassformer tokenizer train my.txt --vocab 8192 --out tokenizer.json"
+    "train",
+    epilog="""Examples:
+
+  glassformer tokenizer train my.txt --vocab 8192 --out tokenizer.json
+
+  glassformer tokenizer train book.en book.de --weight 1 --weight 2 --out joint.json""",
 )
 @console.command
 def train(
-    source: Annotated[str, typer.Argument(help="File, folder, - or the name of a data set.")],
+    sources: Annotated[
+        list[str], typer.Argument(metavar="SOURCE…", help="Files, folders, - or names of data sets.")
+    ],
     out: Annotated[str, typer.Option(help="Where to write the tokenizer.json.")],
     vocab: Annotated[int, typer.Option(min=2, help="Entries at most, special tokens included.")] = 4096,
     kind: Annotated[str, typer.Option(help="bpe, byte, char, word or pairs.")] = "bpe",
-    pattern: Annotated[str, typer.Option(help="How BPE cuts text first: gpt4 or gpt2.")] = "gpt4",
+    pattern: Annotated[
+        str,
+        typer.Option(
+            help="How BPE cuts text first: gpt2, gpt4, llama3, cl100k, o200k, whitespace, none, or a regular "
+            "expression."
+        ),
+    ] = "gpt4",
+    weight: Annotated[
+        list[float] | None, typer.Option(help="How much each source counts, in their order.")
+    ] = None,
+    special: Annotated[
+        list[str] | None, typer.Option(help="A special token; more with more of these. [<|endoftext|>]")
+    ] = None,
+    min_frequency: Annotated[int, typer.Option(min=1, help="Pairs that occur more rarely stay two.")] = 2,
+    alphabet: Annotated[str, typer.Option(help="Characters that get an entry of their own.")] = "",
+    ties: Annotated[
+        str, typer.Option(help="Of equally frequent pairs first: by bytes, or as Hugging Face by signs.")
+    ] = "bytes",
+    normalization: Annotated[str, typer.Option(help="none, nfc, nfd, nfkc or nfkd.")] = "none",
+    threads: Annotated[int | None, typer.Option(min=1, help="All cores unless told.")] = None,
     json_: Json = False,
 ) -> None:
     """Learn a tokenizer from text; Hugging Face tokenizers reads the file too."""
@@ -34,47 +63,134 @@ def train(
     from pathlib import Path
 
     from glassformer.config import build
+    from glassformer.errors import UsageError
     from glassformer.files import writing
     from glassformer.text.datasets import open_corpus
     from glassformer.text.load import train_tokenizer
+    from glassformer.text.tokenizer import END_OF_TEXT
 
-    settings = build({"tokenizer": {"kind": kind, "vocab": vocab, "pattern": pattern}}).tokenizer
-    corpus = open_corpus(source)
+    asked = {"kind": kind, "vocab": vocab, "pattern": pattern, "normalization": normalization}
+    settings = build({"tokenizer": asked}).tokenizer
+    if ties not in ("bytes", "signs"):
+        raise UsageError(f"--ties {ties}: expected bytes or signs")
+    if weight and (len(weight) != len(sources) or settings.kind != "bpe"):
+        raise UsageError("--weight: give one for each source, for BPE")
+    corpora = [open_corpus(source) for source in sources]
+    size = sum(corpus.bytes("train") for corpus in corpora)
+    dropped = 0
     began = time.perf_counter()
-    tokenizer = train_tokenizer(settings.kind, corpus.texts("train"), settings.vocab, settings.pattern)
+    with console.working("reading", size) as read, console.working("merging", vocab) as merge:
+
+        def progress(what: str, n: int) -> None:
+            nonlocal dropped
+            dropped += n if what == "dropped" else 0
+            (read if what == "bytes" else merge if what == "merges" else lambda _: None)(n)
+
+        more = {
+            "min_frequency": min_frequency,
+            "alphabet": alphabet,
+            "ties": ties,
+            "normalization": settings.normalization,
+            "threads": threads,
+            "progress": progress,
+        }
+        texts = (
+            (text, w) if weight else text
+            for corpus, w in zip(corpora, weight or [1.0] * len(corpora), strict=True)
+            for text in corpus.texts("train")
+        )
+        named = tuple(special or [END_OF_TEXT])
+        made = (settings.kind, texts, settings.vocab, settings.pattern, named)
+        tokenizer = train_tokenizer(*made, **more)  # type: ignore[arg-type]
     seconds = time.perf_counter() - began
     path = Path(out)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         tokenizer.save(path)
-    result = {"file": out, "kind": kind, "vocab": len(tokenizer), "bytes": corpus.bytes("train")}
+    if dropped:
+        console.note(
+            f"Note: the rarest pieces, {dropped:,} occurrences in all, were left out to save memory; the "
+            "count of a pair may be too low by that."
+        )
+    result = {"file": out, "kind": kind, "vocab": len(tokenizer), "bytes": size, "dropped": dropped}
     if json_:
         console.put_json({**result, "seconds": round(seconds, 3)})
         return
     console.put(
-        f"{out}: {kind}, {len(tokenizer)} entries, learned from {corpus.bytes('train'):,} bytes "
-        f"(the training split of {source}) in {seconds:.1f} s"
+        f"{out}: {kind}, {len(tokenizer)} entries, learned from {size:,} bytes "
+        f"(the training split of {', '.join(sources)}) in {seconds:.1f} s"
     )
 
 
-@tokenizer_app.command("encode", epilog='Example:  glassformer tokenizer encode tokenizer.json "Hello world"')
+@tokenizer_app.command(
+    "encode",
+    epilog="""Examples:
+
+  glassformer tokenizer encode tokenizer.json "Hello world"
+
+  glassformer tokenizer encode tokenizer.json "lowest" --steps      how merging goes""",
+)
 @console.command
 def encode(
     file: File,
     text: Annotated[str, typer.Argument(help="The text; - reads standard input.")],
     specials: Annotated[bool, typer.Option("--specials", help="Recognise special tokens in it.")] = False,
+    spans: Annotated[
+        bool, typer.Option("--spans", help="Where each token stands: bytes, characters.")
+    ] = False,
+    steps: Annotated[bool, typer.Option("--steps", help="Each piece of the text, merge by merge.")] = False,
     json_: Json = False,
 ) -> None:
     """The ids of a text."""
     import sys
 
+    from glassformer.errors import UsageError
     from glassformer.text.load import load_tokenizer
 
     tokenizer = load_tokenizer(file)
     if text == "-":
         text = sys.stdin.read()
-    ids = tokenizer.encode(text, tokenizer.specials if specials else ())
-    console.put_json({"ids": ids}) if json_ else console.put(" ".join(map(str, ids)))
+    if spans + steps + specials > 1:
+        raise UsageError("--specials, --spans and --steps are for one at a time")
+    if spans:
+        _put_spans(tokenizer, text, json_)
+    elif steps:
+        _put_steps(tokenizer, text, json_)
+    else:
+        ids = tokenizer.encode(text, tokenizer.specials if specials else ())
+        console.put_json({"ids": ids}) if json_ else console.put(" ".join(map(str, ids)))
+
+
+def _put_spans(tokenizer: "Tokenizer", text: str, json_: bool) -> None:
+    found = tokenizer.spans(text)
+    if json_:
+        console.put_json({"spans": [span._asdict() for span in found]})
+        return
+    console.put(f"{'id':>7}{'bytes':>14}{'characters':>14}  token")
+    for span in found:
+        places = (f"{a}-{b}" for a, b in (span.bytes, span.characters))
+        token = _visible(tokenizer.decode([span.id]))
+        console.put(f"{span.id:>7}{next(places):>14}{next(places):>14}  {token}")
+
+
+def _put_steps(tokenizer: "Tokenizer", text: str, json_: bool) -> None:
+    from glassformer.errors import UsageError
+    from glassformer.text.bpe_tokenizer import BPE
+
+    if not isinstance(tokenizer, BPE):
+        raise UsageError(f"--steps shows how byte-pair encoding merges; this is a {tokenizer.kind} tokenizer")
+    histories = [tokenizer.history(piece) for piece in tokenizer.splitter.pieces(text)]
+    if json_:
+        console.put_json({"steps": histories})
+        return
+    for history in histories:
+        for ids in history:
+            console.put("|".join(_visible(tokenizer.decode([i])) for i in ids))
+        console.put("")
+
+
+def _visible(text: str) -> str:
+    return text.replace(" ", "·").replace("\n", "⏎")
 
 
 @tokenizer_app.command("decode", epilog='Example:  glassformer tokenizer decode tokenizer.json "72 101 108"')
@@ -98,11 +214,21 @@ def decode(
     console.put_json({"text": text}) if json_ else console.put(text)
 
 
-@tokenizer_app.command("show", epilog='Example:  glassformer tokenizer show "an asinine situation"')
+@tokenizer_app.command(
+    "show",
+    epilog="""Examples:
+
+  glassformer tokenizer show "an asinine situation"
+
+  glassformer tokenizer show "ein Hund" --source book.en --source book.de     joint BPE, and one for each""",
+)
 @console.command
 def show(
     text: Annotated[str, typer.Argument(help="The text to cut.")],
-    source: Annotated[str, typer.Option(help="What the tokenizers learn from.")] = "pydocs",
+    source: Annotated[
+        list[str] | None,
+        typer.Option(help="What the tokenizers learn from; of several, also separately. [pydocs]"),
+    ] = None,
     vocab: Annotated[int, typer.Option(min=512, help="Entries that each may learn.")] = 4096,
     json_: Json = False,
 ) -> None:
@@ -110,13 +236,16 @@ def show(
     from glassformer.text.datasets import open_corpus
     from glassformer.text.load import train_tokenizer
 
-    corpus = open_corpus(source)
-    texts = list(corpus.texts("train", limit=8_000_000))
-    cuts = {kind: train_tokenizer(kind, texts, vocab).show(text) for kind in KINDS}
+    sources = source or ["pydocs"]
+    texts = {name: list(open_corpus(name).texts("train", limit=8_000_000)) for name in sources}
+    joint = [piece for pieces in texts.values() for piece in pieces]
+    cuts = {kind: train_tokenizer(kind, joint, vocab).show(text) for kind in KINDS}
+    if len(sources) > 1:
+        cuts |= {f"bpe of {name}": train_tokenizer("bpe", texts[name], vocab).show(text) for name in sources}
     if json_:
         console.put_json(cuts)
         return
-    console.put(f"learned from {source}, at most {vocab} entries; · is a blank, | a cut\n")
+    console.put(f"learned from {', '.join(sources)}, at most {vocab} entries; · is a blank, | a cut\n")
+    width = max(map(len, cuts))
     for kind, pieces in cuts.items():
-        shown = "|".join(p.replace(" ", "·").replace("\n", "⏎") for p in pieces)
-        console.put(f"{kind:<6} {len(pieces):>4}  {shown}")
+        console.put(f"{kind:<{width}} {len(pieces):>4}  {'|'.join(map(_visible, pieces))}")

@@ -59,11 +59,12 @@ class TokenizerConfig(Section):
     )
     pattern: str = Field(
         default="gpt4",
-        description="how BPE cuts text before it merges: gpt2, gpt4, llama3, cl100k, o200k, whitespace, none, "
+        description="how BPE cuts text first: gpt2, gpt4, llama3, cl100k, o200k, whitespace, none, "
         "or a regular expression",
     )
     normalization: Literal["none", "nfc", "nfd", "nfkc", "nfkd"] = Field(
-        default="none", description="normal form of Unicode that BPE puts text into first; `none` loses nothing"
+        default="none",
+        description="a normal form of Unicode for all text; `none` loses nothing",
     )
     file: str | None = Field(default=None, description="use this tokenizer.json instead of learning one")
 
@@ -104,6 +105,12 @@ class TrainingConfig(Section):
         ge=0,
         lt=1,
         description="share of input tokens hidden in training (classify, tag, translate)",
+    )
+    merge_dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="BPE-dropout: examples are cut anew each time, merges left out at this rate (as above)",
     )
     label_smoothing: float = Field(
         default=0.0, ge=0, lt=1, description="share of the target spread over all entries"
@@ -174,6 +181,10 @@ class Config(Section):
             raise ValueError(
                 f"model.family {model.family} cannot do the task {self.task}; "
                 f"these can: {', '.join(FAMILIES[self.task])}"
+            )
+        if self.task in ("language", "masked") and (training.token_dropout or training.merge_dropout):
+            raise ValueError(
+                f"training.token_dropout, merge_dropout: for classify, tag and translate, not for {self.task}"
             )
         if self.task == "language" and model.family != "transformer" and training.batch_growth:
             raise ValueError(

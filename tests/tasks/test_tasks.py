@@ -6,14 +6,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.errors import DataError
+from glassformer.config import build
+from glassformer.errors import DataError, UsageError
+from glassformer.jobs.translate import TranslateJob
 from glassformer.tasks.labelling import Labelling
 from glassformer.tasks.language import StreamModelling, language_modelling
 from glassformer.tasks.masked import MaskedModelling, hide
 from glassformer.tasks.task import NOT_SCORED
 from glassformer.tasks.translation import Translating
 from glassformer.text.batches import Buckets, Streams, pad
+from glassformer.text.bpe_tokenizer import BPE
+from glassformer.text.examples import Examples
 from glassformer.text.shards import Tokens
+from glassformer.text.tokenizer import Byte
 from tests.models.families import VOCAB, close, make
 
 TEXT = Tokens([np.arange(1000) % VOCAB], 1000)
@@ -138,3 +143,28 @@ def test_a_translation_begins_after_the_mark_and_ends_with_it() -> None:
     assert batch["inputs"].tolist() == [[0, 7, 8, 9]]
     assert batch["targets"].tolist() == [[7, 8, 9, 0]]
     assert (task.targets(batch), task.tokens(batch)) == (4, 7)
+
+
+def test_examples_are_cut_anew_each_time_and_the_same_way_on_resume() -> None:
+    """BPE-dropout: other ids for the same sentence in the next epoch, the same ones for the same sample."""
+    pairs = [("low lower lowest", "newest newer new"), ("lowest low", "new newer")] * 8
+    bpe = BPE.train([side for pair in pairs for side in pair] * 3, 300)
+    source = Examples("pairs", {"train": pairs, "valid": pairs}, "as given")
+    config = build(
+        {"task": "translate", "training": {"merge_dropout": 0.5, "batch": 4}, "model": {"vocab": len(bpe)}}
+    )
+    task = TranslateJob(source, bpe, config.data).task(torch.nn.Identity(), config)
+    seen = set()
+    for first in range(0, 160, 4):
+        batch = task.batch(first, 4)
+        again = TranslateJob(source, bpe, config.data).task(torch.nn.Identity(), config).batch(first, 4)
+        assert all(torch.equal(batch[name], again[name]) for name in batch)
+        for row, keys in zip(batch["sources"].tolist(), batch["keys"].tolist(), strict=True):
+            ids = [i for i, real in zip(row, keys, strict=True) if real]
+            seen.add(tuple(ids))
+            assert bpe.decode(ids[:-1]) in {source for source, _ in pairs}
+    assert len(seen) > 10
+    with pytest.raises(UsageError, match="merge_dropout"):
+        build({"task": "language", "training": {"merge_dropout": 0.5}})
+    with pytest.raises(UsageError, match="byte-pair"):
+        TranslateJob(source, Byte(), config.data).task(torch.nn.Identity(), config)

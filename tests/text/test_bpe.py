@@ -257,7 +257,7 @@ def test_history_tells_how_a_word_is_put_together() -> None:
 
 
 @many
-@given(any_text, st.floats(0, 1), st.integers(0, 99))
+@given(any_text, st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]), st.integers(0, 99))
 def test_random_cuts_say_the_same_text(text: str, dropout: float, seed: int) -> None:
     ids = PLAIN.sample(text, dropout, seed)
     assert PLAIN.decode(ids) == text
@@ -369,9 +369,7 @@ def test_a_million_random_texts_come_back() -> None:
         points[random.random(len(points)) < 0.7] %= 0x250
         text = "".join(map(chr, points.tolist()))
         texts = [text[e - n : e] for e, n in zip(np.cumsum(lengths), lengths, strict=True)]
-        for given_texts, back in (
-            (texts, _LARGE.decode),
-            ([os.urandom(int(n)) for n in lengths], _LARGE.decode_bytes),
-        ):
-            for t, ids in zip(given_texts, _LARGE.encode_batch(given_texts), strict=True):
-                assert back(ids) == t
+        data = [random.bytes(int(n)) for n in lengths]
+        for batch, back in ((texts, _LARGE.decode), (data, _LARGE.decode_bytes)):
+            for one, ids in zip(batch, _LARGE.encode_batch(batch), strict=True):
+                assert back(ids) == one

@@ -1,13 +1,18 @@
 """What the jobs on examples share: they are read into memory and turned into ids, split by split."""
 
 from abc import abstractmethod
+from collections.abc import Callable
+from copy import copy
+from random import Random
 from typing import Any
 
 import numpy as np
 
 from glassformer.config import Config, DataConfig, Settings
-from glassformer.errors import DataError
+from glassformer.errors import DataError, UsageError
 from glassformer.jobs.job import Job
+from glassformer.tasks.task import Again
+from glassformer.text.bpe_tokenizer import BPE
 from glassformer.text.datasets import open_examples
 from glassformer.text.examples import Example, Examples, label_names
 from glassformer.text.shards import Progress, tokenizer_fingerprint
@@ -18,6 +23,7 @@ LEAST_EXAMPLES = 8
 
 class ExamplesJob(Job):
     source: Examples
+    _cut: Callable[[str], list[int]] | None = None  # another way to cut text than the tokenizer's
 
     def __init__(
         self, source: Any, tokenizer: Tokenizer | None, data: DataConfig, progress: Progress = lambda _: None
@@ -61,7 +67,26 @@ class ExamplesJob(Job):
 
     def ids(self, text: str) -> list[int]:
         assert self.tokenizer is not None
-        return self.tokenizer.encode(text)
+        return self._cut(text) if self._cut else self.tokenizer.encode(text)
+
+    def again(self, dropout: float, context: int) -> Again | None:
+        """How a training example is cut anew each time it is seen: BPE-dropout."""
+        if not dropout:
+            return None
+        tokenizer = self.tokenizer
+        if not isinstance(tokenizer, BPE):
+            raise UsageError(
+                "training.merge_dropout leaves out merges of byte-pair encoding: tokenizer.kind bpe"
+            )
+        examples = self.source.require("train")
+
+        def cut(row: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+            job, random = copy(self), Random(seed)
+            job._cut = lambda text: tokenizer.sample(text, dropout, random)
+            x, y = job.encode(examples[row])
+            return x[:context], y[:context] if y.ndim else y
+
+        return cut
 
     @property
     def mark(self) -> int:

@@ -42,7 +42,12 @@ class LabelJob(ExamplesJob):
         if t.token_dropout and self.tokenizer is None:
             raise UsageError("training.token_dropout hides tokens of text; images have none")
         hiding = {"hidden": t.token_dropout, "by": self.mark} if t.token_dropout else {}
-        return self._task("train", config.model.context, batch=t.batch, seed=t.seed, **hiding)
+        options = {
+            "batch": t.batch,
+            "seed": t.seed,
+            "again": self.again(t.merge_dropout, config.model.context),
+        }
+        return self._task("train", config.model.context, **options, **hiding)
 
     def evaluate(
         self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any

@@ -46,7 +46,9 @@ class TranslateJob(ExamplesJob):
 
     def task(self, model: nn.Module, config: Config) -> Task:
         t = config.training
-        return self._task("train", config.model.context, batch=t.batch, seed=t.seed, hidden=t.token_dropout)
+        again = self.again(t.merge_dropout, config.model.context - 1)
+        options = {"batch": t.batch, "seed": t.seed, "hidden": t.token_dropout, "again": again}
+        return self._task("train", config.model.context, **options)
 
     def evaluate(
         self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any

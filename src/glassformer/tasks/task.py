@@ -6,6 +6,7 @@ The training loop knows tasks by this interface alone.
 from collections.abc import Callable
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 from glassformer.models.tap import Tap, off
 
 Batch = dict[str, Tensor]
+Again = Callable[[int, int], tuple[np.ndarray, np.ndarray]]  # (example, seed) → its input and output
 NOT_SCORED = -100  # as a target: a position that has nothing to get right
 
 

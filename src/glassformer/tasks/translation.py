@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from glassformer.models.tap import Tap, off
-from glassformer.tasks.task import NOT_SCORED, Batch, Stateless, cross_entropy
+from glassformer.tasks.task import NOT_SCORED, Again, Batch, Stateless, cross_entropy
 from glassformer.text.batches import Buckets, hide_some, pad
 from glassformer.text.order import number
 
@@ -28,17 +28,23 @@ class Translating(Stateless):
         batch: int = 1,
         seed: int = 0,
         hidden: float = 0.0,
+        again: Again | None = None,
     ):
-        """Sources and targets are ids without marks; in training a share of both, `hidden`, becomes it."""
-        self.mark, self.seed, self.hidden = mark, seed, hidden
-        self.sources = [np.append(s, mark) for s in sources]
-        self.inputs = [np.insert(t, 0, mark) for t in targets]
-        self.outputs = [np.append(t, mark) for t in targets]
-        self.lengths = [len(s) + len(t) for s, t in zip(self.sources, self.inputs, strict=True)]
+        """Sources and targets are ids without marks; in training a share of both, `hidden`, becomes it.
+
+        `again` cuts an example anew each time it is seen in training.
+        """
+        self.mark, self.seed, self.hidden, self.again = mark, seed, hidden, again
+        self.examples = list(zip(sources, targets, strict=True))
+        self.lengths = [len(s) + len(t) + 2 for s, t in self.examples]
         self.buckets = Buckets(self.lengths, batch, seed)
 
     def batch(self, first: int, count: int) -> Batch:
-        batch = self.collate(self.buckets.rows(first, count))
+        rows = self.buckets.rows(first, count)
+        examples = [self.examples[i] for i in rows]
+        if self.again:
+            examples = [self.again(i, number(self.seed, first + k)) for k, i in enumerate(rows)]
+        batch = self._together(examples)
         if self.hidden:
             for place, name in enumerate(("sources", "inputs")):
                 ids = batch[name].numpy()
@@ -48,13 +54,16 @@ class Translating(Stateless):
         return batch
 
     def collate(self, rows: Sequence[int]) -> Batch:
+        return self._together([self.examples[i] for i in rows])
+
+    def _together(self, examples: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
         """These examples as one batch: padded, with a mask for the sources' padding."""
-        sources, keys = pad([self.sources[i] for i in rows])
+        sources, keys = pad([np.append(source, self.mark) for source, _ in examples])
         arrays = {
             "sources": sources,
             "keys": keys,
-            "inputs": pad([self.inputs[i] for i in rows])[0],
-            "targets": pad([self.outputs[i] for i in rows], fill=NOT_SCORED)[0],
+            "inputs": pad([np.insert(target, 0, self.mark) for _, target in examples])[0],
+            "targets": pad([np.append(target, self.mark) for _, target in examples], fill=NOT_SCORED)[0],
         }
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 

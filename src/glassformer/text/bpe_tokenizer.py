@@ -149,9 +149,9 @@ class BPE(Tokenizer):
     def _single(self, data: bytes) -> list[int]:
         return [self._byte_id[b] for b in data]
 
-    def sample(self, text: str, dropout: float, seed: int | None = None) -> list[int]:
+    def sample(self, text: str, dropout: float, seed: int | Random | None = None) -> list[int]:
         """A random way to cut (BPE-dropout), for training: merges are passed over with this probability."""
-        random = Random(seed)
+        random = seed if isinstance(seed, Random) else Random(seed)
         ids: list[int] = []
         for piece in self.splitter.pieces(to_bytes(normalized(text, self.normalization))):
             single = self._single(piece.encode(errors="surrogateescape"))

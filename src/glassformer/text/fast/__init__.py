@@ -19,7 +19,7 @@ from pathlib import Path
 from glassformer.files import cache_dir
 
 # Bytes of text that are worth loading the compiled code; compiling it; and calling it when it is there.
-WORTH_LOADING, WORTH_COMPILING, WORTH_CALLING = 4_000_000, 12_000_000, 4096
+WORTH_LOADING, WORTH_COMPILING, WORTH_CALLING = 1_500_000, 12_000_000, 4096
 
 
 def worthwhile(size: int) -> bool:
