@@ -28,14 +28,18 @@ def tokenizer(
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Learn and encode with glassformer, rustbpe, tiktoken, Hugging Face tokenizers: those that are there."""
+
+    import tempfile
+    from pathlib import Path
+
     from glassformer.bench.tokenizer import as_json, corpus, measure, report
     from glassformer.text.unicode import unicode_version
 
-    text = corpus(data, int(megabytes * 1e6))
-    found = measure(text, vocab, quick, repeats, console.note)
+    with tempfile.TemporaryDirectory() as folder:
+        text = corpus(data, int(megabytes * 1e6), Path(folder))
+        size = text.stat().st_size
+        found = measure(text, vocab, quick, repeats, console.note)
     if json_:
-        console.put_json(
-            {"bytes": text.stat().st_size, "unicode": unicode_version(), "measured": as_json(found)}
-        )
+        console.put_json({"bytes": size, "unicode": unicode_version(), "measured": as_json(found)})
     else:
         console.put(report(found))

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from glassformer.errors import GlassformerError
-from glassformer.files import cache_dir, write_atomically
 from glassformer.text.datasets import open_corpus
 from glassformer.text.fast.feed import cores
 
@@ -34,7 +33,8 @@ class Measured:
     bytes: int
     vocab: int
     seconds: float
-    peak_bytes: int
+    peak_bytes: int  # of the process, with its libraries and the text
+    added_bytes: int  # of that, by the job
 
     @property
     def rate(self) -> float:
@@ -42,7 +42,7 @@ class Measured:
         return self.bytes / self.seconds / 1e6
 
 
-def corpus(source: str | None, size: int) -> Path:
+def corpus(source: str | None, size: int, folder: Path) -> Path:
     """A file of text to measure with: the user's, or the Python code and prose found on this machine."""
     texts = open_corpus(source).texts("train") if source else _found_here()
     parts: list[str] = []
@@ -53,9 +53,8 @@ def corpus(source: str | None, size: int) -> Path:
         if have >= size:
             break
     data = "".join(parts).encode()[:size].decode(errors="ignore").encode()
-    path = cache_dir("bench") / f"{hashlib.sha256(data).hexdigest()[:16]}.txt"
-    if not path.exists():
-        write_atomically(path, data)
+    path = folder / "text.txt"
+    path.write_bytes(data)
     return path
 
 
@@ -95,8 +94,8 @@ def measure(text: Path, vocab: int, quick: bool, repeats: int, say: Say) -> list
         }
         runs = [_run({**task, **more}) for _ in range(repeats)]
         best = min(runs, key=lambda r: r["seconds"])
-        peak = max(int(r["peak_bytes"]) for r in runs)
-        found.append(Measured(job, tool, workers, min(size, whole), entries, best["seconds"], peak))
+        memory = (int(best[name]) for name in ("peak_bytes", "added_bytes"))
+        found.append(Measured(job, tool, workers, min(size, whole), entries, best["seconds"], *memory))
 
     with tempfile.TemporaryDirectory() as folder:
         saved = str(Path(folder) / "tokenizer.json")
@@ -127,14 +126,23 @@ def _run(task: dict) -> dict[str, float]:
 
 def report(found: list[Measured]) -> str:
     """A table; the last column says how much faster glassformer was at the same job."""
-    widths = {"MB": 6, "entries": 9, "threads": 9, "seconds": 10, "MB/s": 8, "peak MB": 9, "ours is": 9}
+    widths = {
+        "MB": 6,
+        "entries": 9,
+        "threads": 9,
+        "seconds": 10,
+        "MB/s": 8,
+        "peak MB": 9,
+        "added": 7,
+        "ours is": 9,
+    }
     lines = [" " * 28 + "".join(f"{name:>{width}}" for name, width in widths.items())]
     for m in found:
         ours = next((o for o in found if o.tool == "glassformer" and _same(o, m)), m)
         ratio = "" if m.tool == "glassformer" else f"{m.seconds / ours.seconds:.1f} ×"
         lines.append(
             f"{m.job:8}{m.tool:20}{m.bytes / 1e6:>6.0f}{m.vocab:>9,}{m.threads:>9}{m.seconds:>10.2f}"
-            f"{m.rate:>8.1f}{m.peak_bytes / 1e6:>9.0f}{ratio:>9}"
+            f"{m.rate:>8.1f}{m.peak_bytes / 1e6:>9.0f}{m.added_bytes / 1e6:>7.0f}{ratio:>9}"
         )
     return "\n".join(lines)
 

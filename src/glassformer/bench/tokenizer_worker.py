@@ -9,7 +9,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +48,8 @@ def learner(task: dict[str, Any]) -> Callable[[], Any]:
 
     BPE.train(["a few words to load the compiled code"], 260, engine="compiled")
 
-    def train() -> None:
-        texts = pieces(task["text"], task["size"])
-        made = BPE.train(texts, vocab, specials=(), engine="compiled")
-        if "save" in task:
-            made.save(task["save"])
+    def train() -> BPE:
+        return BPE.train(pieces(task["text"], task["size"]), vocab, specials=(), engine="compiled")
 
     return train
 
@@ -94,22 +91,33 @@ def main() -> None:
         os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
     if task["job"] == "train":
         work = learner(task)
-        began = time.perf_counter()
-        work()
     else:
-        encode = encoder(task)
-        text = "".join(islice(pieces(task["text"], task["size"]), None))
-        began = time.perf_counter()
-        encode(text)
+        encode, text = encoder(task), "".join(pieces(task["text"], task["size"]))
+        work = partial(encode, text)
+    before = start_of_memory()
+    began = time.perf_counter()
+    made = work()
     seconds = time.perf_counter() - began
-    sys.stdout.write(json.dumps({"seconds": seconds, "peak_bytes": peak_memory()}) + "\n")
+    peak = memory("VmHWM")
+    sys.stdout.write(
+        json.dumps({"seconds": seconds, "peak_bytes": peak, "added_bytes": peak - before}) + "\n"
+    )
+    if "save" in task:
+        made.save(task["save"])
 
 
-def peak_memory() -> int:
-    """The most memory this process has held."""
+def start_of_memory() -> int:
+    """Memory held now; what was held before, while text was read, is not to count as a peak."""
+    if Path("/proc/self/clear_refs").exists():
+        Path("/proc/self/clear_refs").write_text("5")
+    return memory("VmRSS")
+
+
+def memory(name: str) -> int:
+    """What Linux says of this process; elsewhere, its peak."""
     status = Path("/proc/self/status")
     if status.is_file():
-        line = next(row for row in status.read_text().splitlines() if row.startswith("VmHWM"))
+        line = next(row for row in status.read_text().splitlines() if row.startswith(name))
         return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 

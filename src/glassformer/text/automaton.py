@@ -27,7 +27,7 @@ from functools import lru_cache
 import numpy as np
 import regex
 
-from glassformer.text.unicode import CODE_POINTS, in_set
+from glassformer.text.unicode import CODE_POINTS, contains, everything, in_set
 
 DEAD = 0
 MOST_STATES = 2000
@@ -62,6 +62,7 @@ def compile_pattern(pattern: str) -> Automaton:
     threads = Threads(sets)
     first = threads.add(tree, threads.match)
     classes, members = _classes(list(sets))
+    everything.cache_clear()  # four megabytes
     return _determinize(threads, first, classes, members)
 
 
@@ -223,18 +224,17 @@ class Threads:
 
 def _classes(sources: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Step 2: the class of every code point, and the sets each class lies in (the end of text: none)."""
-    classes = np.zeros(CODE_POINTS, np.uint16)
-    members = np.zeros((1, 0), np.bool_)
-    for source in sources:  # each set divides the classes into those inside it and those outside
-        classes = 2 * classes + in_set(source)
-        used = np.flatnonzero(np.bincount(classes))
-        if len(used) > 250:
-            raise Unsupported("very many classes")
-        renumbered = np.zeros(used[-1] + 1, np.uint16)
-        renumbered[used] = np.arange(len(used))
-        classes = renumbered[classes]
-        members = np.column_stack([members[used // 2], used % 2 == 1])
-    return classes.astype(np.uint8), np.vstack([members, np.zeros_like(members[:1])])
+    sets = [in_set(source) for source in sources]
+    starts = np.unique(np.concatenate([[0], *sets]))  # between two of these all code points are alike
+    starts = starts[starts < CODE_POINTS]
+    inside = np.stack([contains(ends, starts) for ends in sets], axis=1)
+    members, classes = np.unique(inside, axis=0, return_inverse=True)
+    if len(members) > 250:
+        raise Unsupported("very many classes")
+    lengths = np.diff(starts, append=CODE_POINTS)
+    return np.repeat(classes.ravel().astype(np.uint8), lengths), np.vstack(
+        [members, np.zeros_like(members[:1])]
+    )
 
 
 def _determinize(threads: Threads, first: int, classes: np.ndarray, members: np.ndarray) -> Automaton:

@@ -6,6 +6,8 @@ tokenizers. A tokenizer must cut a text next year as it did when a model was tra
 its pattern are read from unicode.json, which holds the version that those two have.
 
     "Lu": "A-ZÀ-ÖØ-Þ…"        the members of a property, as ranges in a character class would write them
+
+A set of code points is held as the places where it begins and ends, in turns: A-Z is [65, 91].
 """
 
 import json
@@ -30,21 +32,22 @@ def unicode_version() -> str:
 
 @lru_cache
 def members(name: str) -> np.ndarray:
-    """For every code point, whether it has a property."""
-    found = np.zeros(CODE_POINTS, np.bool_)
-    if name not in table():
-        return in_set(rf"\p{{{name}}}")
-    for run in regex.finditer(r"(.)-(.)|(.)", table()[name], regex.DOTALL):
-        first, last = (run[1], run[2]) if run[1] else (run[3], run[3])
-        found[ord(first) : ord(last) + 1] = True
-    return found
+    """The set of a property in the table."""
+    runs = (
+        (run[1], run[2]) if run[1] else (run[3], run[3])
+        for run in regex.finditer(r"(.)-(.)|(.)", table()[name], regex.DOTALL)
+    )
+    return _merged([(ord(first), ord(last) + 1) for first, last in runs])
 
 
-@lru_cache(maxsize=64)
+def contains(ends: np.ndarray, points: np.ndarray | int) -> np.ndarray:
+    """Whether code points lie in a set."""
+    return np.searchsorted(ends, points, side="right") % 2 == 1
+
+
+@lru_cache(maxsize=256)
 def in_set(source: str) -> np.ndarray:
-    """For every code point, whether a sign, an escape or a [class] of a pattern matches it."""
-    if len(source) == 1 and source != ".":
-        return np.arange(CODE_POINTS) == ord(source)
+    """The set of code points that a sign, an escape or a [class] of a pattern matches."""
     whole = _PROPERTY.fullmatch(source)
     if whole and whole[1] in table():
         return members(whole[1])
@@ -52,19 +55,31 @@ def in_set(source: str) -> np.ndarray:
     if names and source.startswith("["):
         negated = source.startswith("[^")
         rest = _PROPERTY.sub(lambda m: "" if m[1] in table() else m[0], source[2 if negated else 1 : -1])
-        found = in_set(f"[{rest}]").copy() if rest else np.zeros(CODE_POINTS, np.bool_)
-        for name in names:
-            found |= members(name)
-        return found ^ negated
-    found = np.zeros(CODE_POINTS, np.bool_)
-    for run in regex.finditer(f"(?:{source})+", _everything()):
-        found[run.start() : run.end()] = True
-    return found
+        parts = [members(name) for name in names] + ([in_set(f"[{rest}]")] if rest else [])
+        found = _union(parts)
+        return np.setxor1d(found, [0, CODE_POINTS]) if negated else found
+    if len(source) == 1 and source != ".":
+        return np.array([ord(source), ord(source) + 1])
+    return _merged([run.span() for run in regex.finditer(f"(?:{source})+", everything())])
 
 
 @lru_cache(maxsize=1)
-def _everything() -> str:
-    return "".join(map(chr, range(CODE_POINTS)))
+def everything() -> str:
+    return np.arange(CODE_POINTS, dtype="<u4").tobytes().decode("utf-32-le", errors="surrogatepass")
+
+
+def _merged(runs: list[tuple[int, int]]) -> np.ndarray:
+    """Runs in order, those that touch joined."""
+    starts, ends = np.array(runs, np.int64).reshape(-1, 2).T
+    apart = starts[1:] != ends[:-1]
+    kept = starts[np.append(True, apart)[: len(starts)]], ends[np.append(apart, True)[: len(ends)]]
+    return np.stack(kept, axis=1).ravel()
+
+
+def _union(sets: list[np.ndarray]) -> np.ndarray:
+    points = np.unique(np.concatenate(sets))
+    inside = np.any([contains(ends, points) for ends in sets], axis=0)
+    return points[np.diff(inside.astype(np.int8), prepend=0) != 0]
 
 
 def expand(pattern: str) -> str:
@@ -90,7 +105,7 @@ def same_in_regex(text: str) -> bool:
         return True
     for character in set(text).difference(_checked):
         _checked[character] = all(
-            bool(regex.match(rf"\p{{{name}}}", character)) == bool(members(name)[ord(character)])
+            bool(regex.match(rf"\p{{{name}}}", character)) == bool(contains(members(name), ord(character)))
             for name in table()
             if name != "unicode"
         )

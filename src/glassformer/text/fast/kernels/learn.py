@@ -2,8 +2,8 @@
 
 All distinct pieces lie in one row of tokens, an end mark after each:
 
-    tokens   l o w . l o w e r .          each knows its neighbours, the weight of its piece, and the pair
-             └─┘ pair 3                   that it begins
+    tokens   l o w . l o w e r .     a token stands where its first byte did, and knows the pair it begins;
+             └─┘ pair 3              its size is noted at its first and its last byte, to find neighbours
 
     pairs    left, right, how often, and its places: positions in the order of the row
     heap     the most frequent pair on top; among equals the one with smaller ids
@@ -27,7 +27,7 @@ import numpy as np
 
 from glassformer.text.fast.kernels.heap import ENTRY, rise, sink
 
-TOKEN = np.dtype([("weight", "i8"), ("id", "i4"), ("next", "i4"), ("prev", "i4"), ("pair", "i4")])
+TOKEN = np.dtype([("id", "i4"), ("size", "i4"), ("pair", "i4"), ("piece", "i4")])
 PAIR = np.dtype([("count", "i8"), ("left", "i4"), ("right", "i4"), ("first", "i4"), ("size", "i4")])
 PLACE = np.dtype([("token", "i4"), ("pair", "i4")])
 MARK = -1  # the id of an end mark
@@ -38,6 +38,7 @@ class Row(NamedTuple):
     """All that learning changes. A kernel stops when an array is full, and `roomier` makes it larger."""
 
     tokens: np.ndarray
+    weights: np.ndarray  # of each piece: how often it occurs
     pairs: np.ndarray
     places: np.ndarray
     made: np.ndarray  # the places of the pairs that a merge makes
@@ -60,6 +61,7 @@ def new_row(
     room = 1 << 17
     row = Row(
         np.empty(size, TOKEN),
+        weights,
         np.empty(room, PAIR),
         np.empty(3 * size, np.int32),  # a merge takes a token away and makes two places at most
         np.empty(2 * size, PLACE),
@@ -69,7 +71,7 @@ def new_row(
         np.empty((most, 2), np.int32),
         np.zeros(4, np.int64),
     )
-    fill_row(row, pieces, lengths, weights, ids, least)
+    fill_row(row, pieces, lengths, ids, least)
     return row
 
 
@@ -87,32 +89,34 @@ def roomier(row: Row) -> Row:
 
 
 @nb.njit(cache=True, nogil=True)
-def fill_row(row, pieces, lengths, weights, ids, least):
+def fill_row(row, pieces, lengths, ids, least):
     """Lay the pieces out, and count their pairs."""
-    tokens = row.tokens
-    tokens[0].id, tokens[0].next, tokens[0].prev, tokens[0].pair = MARK, 1, 0, NONE
+    tokens, pairs, used = row.tokens, row.pairs, row.used
+    lay_token(tokens, 0, MARK, 0)
     t, at = 1, 0
     for w in range(len(lengths)):
-        for k in range(lengths[w] + 1):
-            inside = k < lengths[w]
-            tokens[t].id = ids[pieces[at + k]] if inside else MARK
-            tokens[t].next, tokens[t].prev = t + 1, t - 1
-            tokens[t].weight = weights[w]
-            tokens[t].pair = NONE
+        for k in range(at, at + lengths[w]):
+            lay_token(tokens, t, ids[pieces[k]], w)
             t += 1
+        lay_token(tokens, t, MARK, w)
+        t += 1
         at += lengths[w]
     number = np.full(65536, NONE, np.int32)
-    count = 0
     for t in range(1, len(tokens) - 1):
         left, right = tokens[t].id, tokens[t + 1].id
         if left != MARK and right != MARK:
             key = left * 256 + right
             if number[key] == NONE:
-                number[key] = new_pair(row.pairs, row.used, left, right)
-            begin_pair(tokens, row.pairs, number[key], t)
-            row.made[count].token, row.made[count].pair = t, number[key]
-            count += 1
-    gather(row, 0, count, least)
+                number[key] = new_pair(pairs, used, left, right)
+            begin_pair(tokens, pairs, row.weights[tokens[t].piece], number[key], t)
+    open_pairs(row, 0, least)
+    for t in range(len(tokens)):
+        list_place(row, t, tokens[t].pair, least)
+
+
+@nb.njit(inline="always")
+def lay_token(tokens, t, number, piece):
+    tokens[t].id, tokens[t].piece, tokens[t].size, tokens[t].pair = number, piece, 1, NONE
 
 
 @nb.njit(inline="always")
@@ -124,20 +128,20 @@ def new_pair(pairs, used, left, right):
 
 
 @nb.njit(inline="always")
-def begin_pair(tokens, pairs, p, t):
+def begin_pair(tokens, pairs, weight, p, t):
     """The token at `t` begins pair `p` from now on."""
-    pairs[p].count += tokens[t].weight
+    pairs[p].count += weight
     pairs[p].size += 1
     tokens[t].pair = p
 
 
 @nb.njit(cache=True, nogil=True)
-def gather(row, fresh, count, least):
-    """Give the pairs from `fresh` on their places, of the `count` just made, and put them on the heap.
+def open_pairs(row, fresh, least):
+    """Room for the places of all pairs from `fresh` on, which are counted, and an entry on the heap.
 
     Counts only go down, so a pair that is too rare already needs neither.
     """
-    tokens, pairs, places, made, used = row.tokens, row.pairs, row.places, row.made, row.used
+    pairs, used = row.pairs, row.used
     for p in range(fresh, used[PAIRS]):
         pairs[p].first = used[PLACES]
         if pairs[p].count >= least:
@@ -145,11 +149,14 @@ def gather(row, fresh, count, least):
             rise(row.heap, used[HEAP], pairs[p].count, pairs[p].left, pairs[p].right, p)
             used[HEAP] += 1
         pairs[p].size = 0
-    for k in range(count):
-        t, p = made[k].token, made[k].pair
-        if tokens[t].pair == p and pairs[p].count >= least:
-            places[pairs[p].first + pairs[p].size] = t
-            pairs[p].size += 1
+
+
+@nb.njit(inline="always")
+def list_place(row, t, p, least):
+    """The token at `t` is a place of pair `p`, if it is still so."""
+    if p != NONE and row.tokens[t].pair == p and row.pairs[p].count >= least:
+        row.places[row.pairs[p].first + row.pairs[p].size] = t
+        row.pairs[p].size += 1
 
 
 @nb.njit(cache=True, nogil=True)
@@ -211,7 +218,7 @@ def merge_given(row, left, right):
 @nb.njit(cache=True, nogil=True)
 def merge_pair(row, p, left, right, least):
     """Replace pair `p`, which is (left, right), by a new token at all its places."""
-    tokens, pairs, places, made, _, with_left, with_right, merges, used = row
+    tokens, weights, pairs, places, made, _, with_left, with_right, merges, used = row
     new = np.int32(256 + used[MERGES])
     merges[used[MERGES], 0], merges[used[MERGES], 1] = left, right
     used[MERGES] += 1
@@ -222,28 +229,30 @@ def merge_pair(row, p, left, right, least):
         t = places[at]
         if tokens[t].pair != p:
             continue
-        gone = tokens[t].next
-        after, behind = tokens[gone].next, tokens[t].prev
+        gone = t + tokens[t].size
+        after, behind = gone + tokens[gone].size, t - tokens[t - 1].size
         left, right = tokens[behind].id, tokens[after].id
-        weight = tokens[t].weight
-        tokens[t].id, tokens[t].next, tokens[t].pair = new, after, NONE
-        tokens[after].prev = t
+        weight = weights[tokens[t].piece]
+        tokens[t].id, tokens[t].pair = new, NONE
+        tokens[t].size = tokens[after - 1].size = after - t
         if right != MARK:
             pairs[tokens[gone].pair].count -= weight
             tokens[gone].pair = NONE
             if with_right[right] == NONE:
                 with_right[right] = new_pair(pairs, used, new, right)
-            begin_pair(tokens, pairs, with_right[right], t)
+            begin_pair(tokens, pairs, weight, with_right[right], t)
             made[count].token, made[count].pair = t, with_right[right]
             count += 1
         if left != MARK:
             pairs[tokens[behind].pair].count -= weight
             if with_left[left] == NONE:
                 with_left[left] = new_pair(pairs, used, left, new)
-            begin_pair(tokens, pairs, with_left[left], behind)
+            begin_pair(tokens, pairs, weight, with_left[left], behind)
             made[count].token, made[count].pair = behind, with_left[left]
             count += 1
     pairs[p].count = 0
     for q in range(fresh, used[PAIRS]):
         with_left[pairs[q].left] = with_right[pairs[q].right] = NONE
-    gather(row, fresh, count, least)
+    open_pairs(row, fresh, least)
+    for k in range(count):
+        list_place(row, made[k].token, made[k].pair, least)
