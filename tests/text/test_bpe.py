@@ -85,6 +85,29 @@ def test_long_pieces_are_merged_like_short_ones(pattern: str) -> None:
         assert engine(base, "compiled").encode(data) == engine(base, "plain").encode(data)
 
 
+@many
+@given(words)
+def test_what_an_own_pattern_leaves_out_is_kept(text: str) -> None:
+    for pattern in (r"[a-z]+", r" \p{L}+|\d", "o|we|wer"):
+        base = BPE(BASE.entries, BASE.merges, pattern)
+        ids = engine(base, "plain").encode(text)
+        assert engine(base, "compiled").encode(text) == ids
+        assert base.decode(ids) == text
+
+
+def test_a_pattern_that_reads_on_in_vain_is_stopped() -> None:
+    hungry = engine(BPE(BASE.entries, BASE.merges, "a+b|a"), "compiled")
+    for text in ("a" * 2_000_000, "x" * 10 + "a" * 2_000_000):
+        with pytest.raises(TokenizerError, match="reads far ahead"):
+            hungry.encode(text)
+    with pytest.raises(TokenizerError, match="reads far ahead"):
+        BPE.train(["a" * 2_000_000], 300, pattern="a+b|a", engine="compiled")
+    with pytest.raises(TokenizerError, match="reads far ahead"):
+        BPE.train(["a" * 2_000_000], 300, pattern="a+b", engine="compiled")
+    blanks = " " * 3_000_000
+    assert COMPILED.decode(COMPILED.encode(f"\n{blanks}x{blanks}")) == f"\n{blanks}x{blanks}"
+
+
 def test_a_full_memory_is_forgotten_and_nothing_else() -> None:
     small = engine(BASE, "compiled")
     from glassformer.text.fast.kernels import apply

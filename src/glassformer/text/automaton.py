@@ -4,18 +4,16 @@ A regular expression tries its alternatives one after the other and goes back wh
 answer can be had without going back, by following all alternatives at once, in their order of preference:
 
 1. Parse the pattern. Every sign, class and property (`\\p{L}`) in it is a *set* of code points.
-2. Code points that lie in the same sets behave the same: they form one of a few dozen *classes*, and end of
-text is
-   one more.
+2. Code points that lie in the same sets behave the same: they form one of a few dozen *classes*, and the
+   end of text is one more.
 3. Compile to threads (Thompson's construction): `take` a character of a set, `fork` in order of preference,
    `look` at the next character without taking it, `match`.
 4. A state of the table is an ordered list of threads. Reading a class moves each thread; when one matches,
-those after
-   it are dropped, because the pattern prefers this one to them (Pike's rule, as tables).
+   those after it are dropped, because the pattern prefers this one to them (Pike's rule, as tables).
 
 An entry `table[state, class]` says two things: whether a match ends before this character, and the next
-state. Deciding one character late is what lets a thread look at the next character. Time is linear in the
-piece, whatever the pattern.
+state. Deciding one character late is what lets a thread look at the next character. A step is one look into
+the table, whatever the pattern.
 
 What cannot be done so (references back, looking behind, possessive repeats) raises `Unsupported`; such
 patterns are left to the `regex` package.
@@ -25,19 +23,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import regex
 
+from glassformer.text.pattern_tree import Node, Parser, Unsupported, may_be_empty
 from glassformer.text.unicode import CODE_POINTS, contains, everything, in_set
 
 DEAD = 0
 MOST_STATES = 2000
-
-# ("set", source) ("then", nodes) ("or", nodes) ("repeat", node, least, most, greedy) ("look", node, wanted)
-Node = tuple
-
-
-class Unsupported(Exception):  # noqa: N818 - a signal between modules, never shown
-    """The pattern needs more than a table."""
 
 
 @dataclass(frozen=True)
@@ -66,98 +57,6 @@ def compile_pattern(pattern: str) -> Automaton:
     return _determinize(threads, first, classes, members)
 
 
-class Parser:
-    """Patterns to trees: alternatives, groups, sets, repeats, one character of lookahead."""
-
-    def __init__(self, pattern: str):
-        self.pattern, self.at, self.ignore_case = pattern, 0, False
-
-    def parse(self) -> Node:
-        tree = self.alternatives()
-        if self.at < len(self.pattern):
-            raise Unsupported(f"unexpected {self.pattern[self.at]!r}")
-        return tree
-
-    def take(self, word: str) -> bool:
-        if self.pattern.startswith(word, self.at):
-            self.at += len(word)
-            return True
-        return False
-
-    def alternatives(self) -> Node:
-        choices = [self.sequence()]
-        while self.take("|"):
-            choices.append(self.sequence())
-        return choices[0] if len(choices) == 1 else ("or", choices)
-
-    def sequence(self) -> Node:
-        items: list[Node] = []
-        while self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
-            items.append(self.repeated(self.item()))
-        return ("then", items)
-
-    def item(self) -> Node:
-        if self.take("(?=") or self.take("(?!"):
-            wanted = self.pattern[self.at - 1] == "="
-            inner = self.item()
-            if inner[0] != "set" or not self.take(")"):
-                raise Unsupported("looking ahead by more than one character")
-            return ("look", inner, wanted)
-        if self.take("(?i:"):
-            before, self.ignore_case = self.ignore_case, True
-            return self.group(before)
-        if self.take("(?:"):
-            return self.group(self.ignore_case)
-        if self.pattern.startswith("(?", self.at) or self.pattern.startswith("(*", self.at):
-            raise Unsupported("a group with a flag or a condition")
-        if self.take("("):
-            return self.group(self.ignore_case)
-        return self.one_set()
-
-    def group(self, ignore_case: bool) -> Node:
-        inner = self.alternatives()
-        self.ignore_case = ignore_case
-        if not self.take(")"):
-            raise Unsupported("a group that does not end")
-        return inner
-
-    def one_set(self) -> Node:
-        """One sign, one escape or one [class], as the text that `regex` will be asked about."""
-        found = _ATOM.match(self.pattern, self.at)
-        if found is None:
-            raise Unsupported(f"{self.pattern[self.at :]!r}")
-        self.at = found.end()
-        source = found[0]
-        return ("set", f"(?i:{source})" if self.ignore_case else source)
-
-    def repeated(self, node: Node) -> Node:
-        found = _REPEAT.match(self.pattern, self.at)
-        if found is None:
-            return node
-        if node[0] == "look" or found["how"] == "+":
-            raise Unsupported("a possessive repeat")
-        self.at = found.end()
-        if self.at < len(self.pattern) and self.pattern[self.at] in "*+?{":
-            raise Unsupported("a repeat of a repeat")
-        least, most = {"?": (0, 1), "*": (0, None), "+": (1, None)}.get(found["sign"], (0, None))
-        if found["sign"].startswith("{"):
-            least = int(found["least"])
-            most = least if found["comma"] is None else int(found["most"]) if found["most"] else None
-            if max(least, most or 0) > 100:
-                raise Unsupported("a long repeat")
-        return ("repeat", node, least, most, found["how"] != "?")
-
-
-_ATOM = regex.compile(
-    r"""\\[pP]\{\^?[\w\s=]+\} | \\[sSdDwWrntfv] | \\x[0-9a-fA-F]{2} | \\u[0-9a-fA-F]{4} | \\[^\w]
-    | \[\^?\]?(?:\\[pP]\{\^?[\w\s=]+\}|\\[sSdDwWrntfv]|\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[^\w]
-               |[^\[\]\\&~|]|(?<![|])[|](?![|]))+\]
-    | [^\\\[\](){}*+?.^$|]  # a sign that stands for itself""",
-    regex.VERBOSE,
-)
-_REPEAT = regex.compile(r"(?P<sign>[?*+]|\{(?P<least>\d+)(?P<comma>,(?P<most>\d*))?\})(?P<how>[+?])?")
-
-
 class Threads:
     """Step 3: numbered instructions; each is built after the one that follows it."""
 
@@ -180,6 +79,8 @@ class Threads:
         if kind == "or":
             return self._new("fork", [self.add(choice, then) for choice in node[1]])
         _, inner, least, most, greedy = node
+        if may_be_empty(inner):
+            raise Unsupported("a repeat of what may be empty, on which engines differ")
         if most is None:
             loop = self._new("fork", [])
             body = self.add(inner, loop)

@@ -20,7 +20,8 @@ from functools import cached_property
 import regex
 
 from glassformer.errors import TokenizerError, closest
-from glassformer.text.automaton import Automaton, Unsupported, compile_pattern
+from glassformer.text.automaton import Automaton, compile_pattern
+from glassformer.text.pattern_tree import Unsupported
 from glassformer.text.unicode import expand, same_in_regex
 
 _GPT4 = (

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 
 import numpy as np
 
+from glassformer.errors import TokenizerError
 from glassformer.text.automaton import Automaton
 from glassformer.text.fast import was_compiled
 from glassformer.text.fast.feed import BATCH, Batch, cores, parts, to_encode, together, workers
@@ -19,6 +20,15 @@ Ids = tuple[np.ndarray, np.ndarray]  # of all texts of a batch, and where those 
 def table_of(automaton: Automaton) -> tuple[np.ndarray, np.ndarray, int, int]:
     """An automaton as the kernels take it."""
     return automaton.classes, automaton.table, automaton.start, automaton.end_class
+
+
+def check_end(end: int, splitter: Splitter) -> None:
+    """A kernel that gave up on a pattern becomes a message."""
+    if end == apply.STUCK:
+        raise TokenizerError(
+            "the split pattern reads far ahead again and again for what does not come. Give one that knows "
+            f"sooner where a piece ends: {splitter.pattern!r}"
+        )
 
 
 class Encoder:
@@ -87,8 +97,9 @@ class Encoder:
             room = np.empty(len(batch.data), np.int32)
         place, ends = np.zeros(3, np.int64), np.empty(len(batch.bounds) - 1, np.int64)
         arrays = (self._table, self._merges, memory, room, ends)
-        while not apply.encode_texts(batch.data, batch.bounds, place, *arrays):
+        while (end := apply.encode_texts(batch.data, batch.bounds, place, *arrays)) == apply.FULL:
             apply.forget(memory)
+        check_end(end, self._splitter)
         ids = room[: place[2]].copy()
         self._idle.append((memory, room if len(room) <= 4 * BATCH else room[:BATCH].copy()))
         return ids, ends

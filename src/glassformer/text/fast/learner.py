@@ -13,7 +13,7 @@ import numpy as np
 
 from glassformer.errors import TokenizerError
 from glassformer.text.fast import was_compiled
-from glassformer.text.fast.encoder import table_of
+from glassformer.text.fast.encoder import check_end, table_of
 from glassformer.text.fast.feed import Batch, Shared, cores, to_count, workers
 from glassformer.text.fast.kernels import learn as rows
 from glassformer.text.fast.kernels import words as tables
@@ -52,8 +52,10 @@ def count_pieces(
         own = tables.new_words()
         for batch in shared:
             place = np.array([0, batch.bounds[0]])
-            while not tables.count_texts(batch.data, batch.bounds, place, table, batch.weight, own):
+            arrays = (batch.data, batch.bounds, place, table, batch.weight)
+            while (end := tables.count_texts(*arrays, own)) == tables.FULL:
                 own = tables.grown(own, longest=int(batch.bounds[-1] - place[1]))
+            check_end(end, splitter)
             progress(len(batch.data))
         return own
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from glassformer.text.fast.kernels.scan import BLOCK, next_pieces
+from glassformer.text.fast.kernels.scan import BLOCK, DONE, FULL, STUCK, next_pieces
 from glassformer.text.fast.kernels.words import VALUE, Words, find, has_room, insert, new_words
 
 SHORT = 128  # bytes up to which looking through all pairs each time is faster
@@ -36,7 +36,8 @@ class Queue(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Pieces met before. The value of each says where its ids begin in `ids`: their number first."""
+    """Pieces met before. The value of each is its id, or ~v if it has several, which begin at `ids[v]`: their
+    number, then they."""
 
     words: Words
     ids: np.ndarray  # int32
@@ -200,7 +201,7 @@ def encode_texts(data, bounds, place, automaton, merges, memory, out, sizes):
     """Ids of the texts data[bounds[k]:bounds[k + 1]] into `out`, which has room for one per byte.
 
     `place` says which text and byte come next and how many ids there are; `sizes` becomes the number of ids
-    up to and with each text. True when all are done, False when the memory is full.
+    up to and with each text. DONE when all are, FULL when the memory is, STUCK in the pattern.
     """
     words, known, used, queue = memory
     slots, records, byte_ids = words.slots, words.records, merges.bytes
@@ -210,7 +211,10 @@ def encode_texts(data, bounds, place, automaton, merges, memory, out, sizes):
     while place[0] < len(bounds) - 1:
         i, stop = place[1], bounds[place[0] + 1]
         while i < stop:
-            for p in range(next_pieces(data, i, stop, automaton, ends, keys)):
+            pieces = next_pieces(data, i, stop, automaton, ends, keys)
+            if pieces < 0:
+                return STUCK
+            for p in range(pieces):
                 end = ends[p]
                 length = end - i
                 if length == 1:
@@ -224,19 +228,31 @@ def encode_texts(data, bounds, place, automaton, merges, memory, out, sizes):
                     if w < 0:
                         if not has_room(words, length) or used[0] + length >= len(known):
                             place[1], place[2] = i, at
-                            return False
-                        w = words.used[0]
-                        insert(words, s, data, i, length, keys[p], used[0])
-                        done = merge_short(data, i, end, merges, ids, value, known, used[0] + 1)
-                        known[used[0]] = done - used[0] - 1
+                            return FULL
+                        w, first = words.used[0], used[0]
+                        done = merge_short(data, i, end, merges, ids, value, known, first + 1)
+                        known[first] = done - first - 1
+                        insert(
+                            words,
+                            s,
+                            data,
+                            i,
+                            length,
+                            keys[p],
+                            known[done - 1] if done == first + 2 else ~first,
+                        )
                         used[0] = done
-                    first = records[w, VALUE]
-                    for k in range(first + 1, first + 1 + known[first]):
-                        out[at] = known[k]
+                    found = records[w, VALUE]
+                    if found >= 0:
+                        out[at] = found
                         at += 1
+                    else:
+                        for k in range(~found + 1, ~found + 1 + known[~found]):
+                            out[at] = known[k]
+                            at += 1
                 i = end
         sizes[place[0]] = at
         place[0] += 1
         place[1] = stop
     place[2] = at
-    return True
+    return DONE

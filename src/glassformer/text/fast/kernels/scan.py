@@ -5,6 +5,8 @@ import numpy as np
 
 KEY_BYTES = 8
 BLOCK = 1024
+PATIENCE, SMALL = 16, 1 << 20  # how many times a text may be read, and a little more
+DONE, FULL, STUCK = 1, 0, -1  # how a kernel ended: with all texts, for want of room, in a pattern
 STEP = np.uint64(0xD6E8FEB86659FD93)
 
 
@@ -34,7 +36,12 @@ def wide_character(text, i, stop):
 
 @nb.njit(inline="always")
 def next_piece(text, start, stop, automaton):
-    """End and key of the piece at `start`: the last place where a match ended before the automaton died."""
+    """End and key of the piece at `start`: the last place where a match ended before the automaton died; and
+    how far it read to know.
+
+    The key of a short piece is its bytes, so equal keys mean equal pieces; that of a long one is a hash.
+    If nothing matches, the end is `start`.
+    """
     classes, table, state, end_class = automaton
     i = end = start
     running = key = np.uint64(0)
@@ -59,9 +66,33 @@ def next_piece(text, start, stop, automaton):
             running = (running << np.uint64(8)) | np.uint64(text[k])
         i += size
     if end - start > KEY_BYTES:
-        for k in range(start, end):
-            key = (key ^ np.uint64(text[k])) * STEP
-    return end, np.int64(key)
+        key = hash_of(text, start, end)
+    return end, np.int64(key), i
+
+
+@nb.njit(inline="always")
+def hash_of(text, start, end):
+    key = np.uint64(end - start)
+    for k in range(start, end):
+        key = (key ^ np.uint64(text[k])) * STEP
+    return key
+
+
+@nb.njit(cache=True, nogil=True)
+def gap(text, start, stop, automaton):
+    """End and key of what no match begins with: up to where one begins; and what was read in vain."""
+    end, wasted = start, 0
+    while end < stop:
+        _, size = wide_character(text, end, stop) if text[end] >= 128 else (np.int64(0), 1)
+        end += size
+        match, _, reached = next_piece(text, end, stop, automaton)
+        if match > end or wasted > PATIENCE * (stop - start) + SMALL:
+            break
+        wasted += reached - end
+    key = np.uint64(0)
+    for k in range(start, end):
+        key = (key << np.uint64(8)) | np.uint64(text[k])
+    return end, np.int64(hash_of(text, start, end) if end - start > KEY_BYTES else key), wasted
 
 
 @nb.njit(cache=True, nogil=True)
@@ -70,10 +101,20 @@ def next_pieces(text, start, stop, automaton, ends, keys):
 
     Finding pieces and looking them up in two passes over a block is twice as fast as one after the other: a
     processor that mispredicts the end of a piece would throw the waiting lookups away.
+
+    A pattern may read far ahead for what does not come, and again for the next piece: -1 when that gets out
+    of hand.
     """
-    count, i = 0, start
+    count, i, wasted = 0, start, 0
     while i < stop and count < len(ends):
-        i, key = next_piece(text, i, stop, automaton)
-        ends[count], keys[count] = i, key
+        end, key, reached = next_piece(text, i, stop, automaton)
+        wasted += reached - end
+        if end == i:
+            end, key, more = gap(text, i, stop, automaton)
+            wasted += more
+        if wasted > PATIENCE * (stop - start) + SMALL:
+            return -1
+        ends[count], keys[count] = end, key
+        i = end
         count += 1
     return count

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from glassformer.text.fast.kernels.scan import BLOCK, KEY_BYTES, next_pieces
+from glassformer.text.fast.kernels.scan import BLOCK, DONE, FULL, KEY_BYTES, STUCK, next_pieces
 
 KEY, START, LENGTH, VALUE = 0, 1, 2, 3
 
@@ -113,13 +113,17 @@ def has_room(words, length):
 def count_texts(data, bounds, place, automaton, weight, words):
     """Add `weight` to the value of every piece of the texts data[bounds[k]:bounds[k + 1]].
 
-    `place` says which text and byte come next; True when all are done, False when the words are full.
+    `place` says which text and byte come next; DONE, FULL (the words), or STUCK in the
+    pattern.
     """
     ends, keys = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
     while place[0] < len(bounds) - 1:
         i, stop = place[1], bounds[place[0] + 1]
         while i < stop:
-            for p in range(next_pieces(data, i, stop, automaton, ends, keys)):
+            pieces = next_pieces(data, i, stop, automaton, ends, keys)
+            if pieces < 0:
+                return STUCK
+            for p in range(pieces):
                 end, key = ends[p], keys[p]
                 s = find(words, data, i, end - i, key)
                 w = words.slots[s]
@@ -129,11 +133,11 @@ def count_texts(data, bounds, place, automaton, weight, words):
                     insert(words, s, data, i, end - i, key, weight)
                 else:
                     place[1] = i
-                    return False
+                    return FULL
                 i = end
         place[0] += 1
         place[1] = stop
-    return True
+    return DONE
 
 
 @nb.njit(cache=True, nogil=True)
