@@ -4,7 +4,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test check format bench depth docs clean
+.PHONY: help install dev demo test check format bench bench-tokenizer test-tokenizer depth docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -52,6 +52,12 @@ format: .venv/.installed-dev  ## format the code and sort the imports
 
 bench: .venv/.installed-dev  ## the figures of the README, measured here
 	$(BIN)/python benchmarks/shakespeare_char_small.py
+
+bench-tokenizer: .venv/.installed-dev  ## the tokenizer beside rustbpe, tiktoken and Hugging Face; five minutes
+	$(BIN)/glassformer bench tokenizer --repeats 3
+
+test-tokenizer: .venv/.installed-dev  ## the tokenizer at length: 100,000 made-up strings, a million random ones
+	GLASSFORMER_EXAMPLES=100000 $(BIN)/python -m pytest -n 2 tests/text/test_bpe.py
 
 depth: .venv/.installed  ## how deep a stack can be trained, with which norms; half an hour on a CPU
 	$(BIN)/python benchmarks/depth.py

@@ -14,7 +14,7 @@ from glassformer.text.load import load_tokenizer, train_tokenizer
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.display import Display
 
-TOKENIZER_SAMPLE = 32_000_000  # bytes of text that are enough to learn a vocabulary from
+TOKENIZER_SAMPLE = 256_000_000  # bytes of text that are enough to learn a vocabulary from
 
 
 def find_tokenizer(

@@ -58,8 +58,8 @@ class Encoder:
     def encode(self, text: bytes, threads: int | None = None) -> np.ndarray:
         """The ids of one text."""
         threads = threads or cores()
-        size = max(LEAST_PART, min(BATCH, len(text) // (2 * threads)))
-        if threads == 1 or len(text) <= size:
+        size = BATCH if threads == 1 else max(LEAST_PART, min(BATCH, len(text) // (2 * threads)))
+        if len(text) <= size:
             return self._work(together([text]))[0]
         return np.concatenate([ids for ids, _ in self._in_order(parts(text, self._splitter, size), threads)])
 
