@@ -58,7 +58,7 @@ def train(
     threads: Annotated[int | None, typer.Option(min=1, help="All cores unless told.")] = None,
     json_: Json = False,
 ) -> None:
-    """Learn a tokenizer from text; Hugging Face tokenizers reads the file too."""
+    """Learn a tokenizer from the training split of texts; Hugging Face tokenizers reads the file too."""
     import time
     from pathlib import Path
 
@@ -73,18 +73,39 @@ def train(
     settings = build({"tokenizer": asked}).tokenizer
     if ties not in ("bytes", "signs"):
         raise UsageError(f"--ties {ties}: expected bytes or signs")
-    if weight and (len(weight) != len(sources) or settings.kind != "bpe"):
-        raise UsageError("--weight: give one for each source, for BPE")
+    if any(Path(out).exists() and Path(source).exists() and Path(out).samefile(source) for source in sources):
+        raise UsageError(f"--out {out} is what is to be read: it would be lost. Give another name.")
+    if Path(out).is_dir():
+        raise UsageError(
+            f"--out {out} is a folder: expected the name of a file, {out}/tokenizer.json for example"
+        )
+    if weight and len(weight) != len(sources):
+        raise UsageError(f"--weight: {len(weight)} given for {len(sources)} sources; expected one for each")
+    only_bpe = (
+        weight,
+        min_frequency != 2,
+        alphabet,
+        ties != "bytes",
+        normalization != "none",
+        pattern != "gpt4",
+    )
+    if settings.kind != "bpe" and any(only_bpe):
+        raise UsageError(
+            "--weight, --min-frequency, --alphabet, --ties, --normalization and --pattern are for --kind bpe"
+        )
     corpora = [open_corpus(source) for source in sources]
+    for warning in (w for corpus in corpora for w in corpus.warnings):
+        console.note(f"Note: {warning}")
     size = sum(corpus.bytes("train") for corpus in corpora)
     dropped = 0
     began = time.perf_counter()
-    with console.working("reading", size) as read, console.working("merging", vocab) as merge:
+    with console.working("reading", size) as read:
 
         def progress(what: str, n: int) -> None:
             nonlocal dropped
+            if what == "bytes":
+                read(n)
             dropped += n if what == "dropped" else 0
-            (read if what == "bytes" else merge if what == "merges" else lambda _: None)(n)
 
         more = {
             "min_frequency": min_frequency,
@@ -113,6 +134,8 @@ def train(
             "count of a pair may be too low by that."
         )
     result = {"file": out, "kind": kind, "vocab": len(tokenizer), "bytes": size, "dropped": dropped}
+    if len(tokenizer) < vocab and settings.kind == "bpe":
+        console.note(f"Note: {len(tokenizer)} entries, for no other pair occurs {min_frequency} times.")
     if json_:
         console.put_json({**result, "seconds": round(seconds, 3)})
         return
@@ -142,22 +165,23 @@ def encode(
     json_: Json = False,
 ) -> None:
     """The ids of a text."""
+    import os
     import sys
 
     from glassformer.errors import UsageError
     from glassformer.text.load import load_tokenizer
 
     tokenizer = load_tokenizer(file)
-    if text == "-":
-        text = sys.stdin.read()
+    data = sys.stdin.buffer.read() if text == "-" else os.fsencode(text)
+    text = data.decode(errors="replace")
     if spans + steps + specials > 1:
-        raise UsageError("--specials, --spans and --steps are for one at a time")
+        raise UsageError("give one of --specials, --spans and --steps")
     if spans:
         _put_spans(tokenizer, text, json_)
     elif steps:
         _put_steps(tokenizer, text, json_)
     else:
-        ids = tokenizer.encode(text, tokenizer.specials if specials else ())
+        ids = tokenizer.encode(text, tokenizer.specials) if specials else tokenizer.encode(data)
         console.put_json({"ids": ids}) if json_ else console.put(" ".join(map(str, ids)))
 
 
@@ -169,7 +193,7 @@ def _put_spans(tokenizer: "Tokenizer", text: str, json_: bool) -> None:
     console.put(f"{'id':>7}{'bytes':>14}{'characters':>14}  token")
     for span in found:
         places = (f"{a}-{b}" for a, b in (span.bytes, span.characters))
-        token = _visible(tokenizer.decode([span.id]))
+        token = _shown(tokenizer.token_bytes(span.id))
         console.put(f"{span.id:>7}{next(places):>14}{next(places):>14}  {token}")
 
 
@@ -179,14 +203,22 @@ def _put_steps(tokenizer: "Tokenizer", text: str, json_: bool) -> None:
 
     if not isinstance(tokenizer, BPE):
         raise UsageError(f"--steps shows how byte-pair encoding merges; this is a {tokenizer.kind} tokenizer")
-    histories = [tokenizer.history(piece) for piece in tokenizer.splitter.pieces(text)]
+    histories = tokenizer.histories(text)
     if json_:
         console.put_json({"steps": histories})
         return
     for history in histories:
         for ids in history:
-            console.put("|".join(_visible(tokenizer.decode([i])) for i in ids))
+            console.put("|".join(_shown(tokenizer.token_bytes(i)) for i in ids))
         console.put("")
+
+
+def _shown(token: bytes) -> str:
+    """A token to read; bytes that are a part of a character as numbers."""
+    try:
+        return _visible(token.decode())
+    except UnicodeDecodeError:
+        return "".join(f"<{byte:02x}>" for byte in token)
 
 
 def _visible(text: str) -> str:
@@ -206,7 +238,8 @@ def decode(
     from glassformer.errors import UsageError
     from glassformer.text.load import load_tokenizer
 
-    given = (sys.stdin.read() if ids == "-" else ids).replace(",", " ").strip("[]\n ").split()
+    listed = (sys.stdin.read() if ids == "-" else ids).strip().removeprefix('{"ids":').rstrip("}")
+    given = listed.replace(",", " ").strip("[]\n ").split()
     wrong = [word for word in given if not word.isdecimal()]
     if wrong:
         raise UsageError(f"'{wrong[0]}' is no id: expected whole numbers, for example 72 101 108")

@@ -36,12 +36,17 @@ def find_tokenizer(
     size = text_size(opened) or sum(len(t) for t in sample)
     if size > 10_000_000:
         display.note(f"Learning the vocabulary from {min(TOKENIZER_SAMPLE, size):,} bytes …")
+    wanted = asked.get("kind") or ("bpe" if {"pattern", "normalization"} & asked.keys() else None)
+    if wanted not in (None, "bpe") and {"pattern", "normalization"} & asked.keys():
+        raise UsageError(
+            f"tokenizer.pattern and tokenizer.normalization are for tokenizer.kind bpe, not {wanted}"
+        )
     automatic, why = choose_tokenizer(
         size,
         len(set().union(*sample)),
         device,
         minutes=given.get("training", {}).get("minutes", 0.0),
-        kind=asked.get("kind"),
+        kind=wanted,
         sequence=sorted(len(t) for t in sample)[len(sample) // 2] if kind.name == "translate" else None,
     )
     settings = build({"tokenizer": {**automatic, **asked}}).tokenizer

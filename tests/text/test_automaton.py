@@ -1,5 +1,6 @@
 """Split patterns as tables, against the regular expressions they come from; the table of Unicode."""
 
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -54,7 +55,24 @@ def test_the_exact_patterns_agree_where_unicode_versions_do_not() -> None:
 
 
 atoms = st.sampled_from(
-    ["a", "b", "'", " ", r"\s", r"\S", r"\d", "[ab]", "[^a]", r"[^\s\p{L}]", r"\p{L}", r"\p{N}", r"\n"]
+    [
+        "a",
+        "b",
+        "'",
+        " ",
+        r"\s",
+        r"\S",
+        r"\d",
+        "[ab]",
+        "[^a]",
+        r"[^\s\p{L}]",
+        r"[\p{L}^1]",
+        r"[a\p{N}-b]",
+        r"[\p{N}-']",
+        r"\p{L}",
+        r"\p{N}",
+        r"\n",
+    ]
 )
 repeats = st.sampled_from(["", "?", "*", "+", "??", "*?", "+?", "{2}", "{1,2}", "{2,}", "{1,3}?"])
 
@@ -97,6 +115,14 @@ def test_the_table_of_any_pattern_cuts_like_the_pattern(pattern: str, text: str)
         assert last == end, (pattern, text, start)
 
 
+def test_a_pattern_too_large_for_a_table_is_given_up_soon() -> None:
+    began = time.perf_counter()
+    for pattern in ("(?:[ab]{1,100}){1,100}c", "(?:a{1,99}b{1,99}){1,9}[ab]{99}c"):
+        with pytest.raises(Unsupported):
+            compile_pattern(pattern)
+    assert time.perf_counter() - began < 5
+
+
 @pytest.mark.parametrize(
     "pattern",
     [
@@ -126,6 +152,8 @@ def test_text_that_an_own_pattern_does_not_match_is_kept() -> None:
 def test_wrong_patterns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TokenizerError, match="no regular expression"):
         Splitter("(")
+    with pytest.raises(TokenizerError, match="backwards"):
+        Splitter(r"(?r)\w+")
     with pytest.raises(TokenizerError, match="where nothing is"):
         Splitter("a*")
     with pytest.raises(TokenizerError, match=r"no split pattern 'gpt5'.*Did you mean 'gpt4'"):
@@ -151,6 +179,8 @@ def test_cutting_a_text_in_parts_changes_no_piece(name: str, text: str) -> None:
 
 def test_parts_are_about_as_large_as_asked() -> None:
     data = b"some words, and more of them.\n" * 1000
+    for other in ("Это строка, и ещё одна.\n", "这是一行文字\n", "한국어 문장입니다 "):
+        assert len(Splitter(PATTERNS["gpt4"]).cuts(other.encode() * 1000, 1000)) > 10
     sizes = [b - a for a, b in pairwise(Splitter(PATTERNS["gpt4"]).cuts(data, 1000))]
     assert sum(sizes) == len(data) and all(1000 <= s < 1040 for s in sizes[:-1])
     assert Splitter(PATTERNS["none"]).cuts(data, 1000) == [0, len(data)]

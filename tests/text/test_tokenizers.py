@@ -25,6 +25,8 @@ TEXT = (
     "The low lower lowest of the new newer newest: it's what they'll see in 2024, don't they?\n"
     "Grüße aus Köln — naïve façade, 日本語のテキスト, emoji 👩‍👩‍👧 and \ttabs\r\n\n   blanks   \n"
 ) * 6
+LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+SPLIT = {"type": "Split", "pattern": {"Regex": r"\S+|\s+"}, "behavior": "Isolated", "invert": False}
 KINDS = ["byte", "bpe", "char", "word", "pairs"]
 any_text = st.text(st.characters(codec=None, exclude_categories=()), max_size=60)
 # Unassigned code points are left out: libraries of different Unicode versions class them differently.
@@ -204,6 +206,17 @@ def test_wrong_ids_and_wrong_files_are_refused(tokenizer: Tokenizer, tmp_path: P
         ({"normalizer": {"type": "Lowercase"}}, "a normalizer"),
         ({"added_tokens": [{"id": 0, "content": "x", "special": False}]}, "not special"),
         ({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True}}, "add_prefix_space"),
+        ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits"}, LEVEL]}}, "cuts text"),
+        ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [SPLIT, SPLIT, LEVEL]}}, "cuts text"),
+        (
+            {
+                "pre_tokenizer": {
+                    "type": "Sequence",
+                    "pretokenizers": [{**SPLIT, "behavior": "Removed"}, LEVEL],
+                }
+            },
+            "cuts text",
+        ),
     ],
 )
 def test_what_would_change_the_ids_is_refused(tmp_path: Path, change: dict, words: str) -> None:

@@ -120,7 +120,7 @@ def _run(task: dict) -> dict[str, float]:
     command = [sys.executable, "-m", "glassformer.bench.tokenizer_worker", json.dumps(task)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise GlassformerError(f"{task['tool']} failed: {done.stderr.strip().splitlines()[-1:]}")
+        raise GlassformerError(f"{task['tool']} failed: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -141,7 +141,7 @@ def report(found: list[Measured]) -> str:
         ours = next((o for o in found if o.tool == "glassformer" and _same(o, m)), m)
         ratio = "" if m.tool == "glassformer" else f"{m.seconds / ours.seconds:.1f} ×"
         lines.append(
-            f"{m.job:8}{m.tool:20}{m.bytes / 1e6:>6.0f}{m.vocab:>9,}{m.threads:>9}{m.seconds:>10.2f}"
+            f"{m.job:8}{m.tool:20}{m.bytes / 1e6:>6.1f}{m.vocab:>9,}{m.threads:>9}{m.seconds:>10.2f}"
             f"{m.rate:>8.1f}{m.peak_bytes / 1e6:>9.0f}{m.added_bytes / 1e6:>7.0f}{ratio:>9}"
         )
     return "\n".join(lines)

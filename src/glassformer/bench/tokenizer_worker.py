@@ -3,6 +3,7 @@
 python -m glassformer.bench.tokenizer_worker '{"tool": …, "job": …, "text": …}'    prints one JSON object
 """
 
+import codecs
 import json
 import os
 import resource
@@ -13,15 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-PIECE = 1 << 20  # characters
+PIECE = 1 << 20  # bytes
 
 
 def pieces(path: str, size: int) -> Iterator[str]:
-    """The first `size` characters of a file, a megabyte at a time."""
-    with Path(path).open(encoding="utf-8", newline="") as file:
-        while size > 0 and (text := file.read(min(PIECE, size))):
-            size -= len(text)
-            yield text
+    """The first `size` bytes of a file, a megabyte at a time."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with Path(path).open("rb") as file:
+        while size > 0 and (data := file.read(min(PIECE, size))):
+            size -= len(data)
+            yield decoder.decode(data)
 
 
 def learner(task: dict[str, Any]) -> Callable[[], Any]:

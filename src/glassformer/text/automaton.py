@@ -23,12 +23,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import regex
 
 from glassformer.text.pattern_tree import Node, Parser, Unsupported, may_be_empty
 from glassformer.text.unicode import CODE_POINTS, contains, everything, in_set
 
 DEAD = 0
-MOST_STATES = 2000
+MOST_STATES, MOST_INSTRUCTIONS, MOST_WORK = 2000, 3000, 200_000
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,10 @@ def compile_pattern(pattern: str) -> Automaton:
     sets: dict[str, int] = {}
     threads = Threads(sets)
     first = threads.add(tree, threads.match)
-    classes, members = _classes(list(sets))
+    try:
+        classes, members = _classes(list(sets))
+    except regex.error as error:
+        raise Unsupported(f"a set that stands alone differently: {error}") from None
     everything.cache_clear()  # four megabytes
     return _determinize(threads, first, classes, members)
 
@@ -99,6 +103,8 @@ class Threads:
         return self.sets.setdefault(node[1], len(self.sets))
 
     def _new(self, *instruction: object) -> int:
+        if len(self.code) > MOST_INSTRUCTIONS:
+            raise Unsupported("a very long pattern")
         self.code.append(instruction)
         return len(self.code) - 1
 
@@ -141,10 +147,11 @@ def _classes(sources: list[str]) -> tuple[np.ndarray, np.ndarray]:
 def _determinize(threads: Threads, first: int, classes: np.ndarray, members: np.ndarray) -> Automaton:
     """Step 4: number the ordered lists of threads that can arise, and tabulate the moves between them."""
     number: dict[tuple[int, ...], int] = {(): DEAD, (first,): 1}
-    todo = [(first,)]
+    todo, work = [(first,)], 0
     rows: list[list[int]] = [[0] * len(members)]
     while todo:
         state = todo.pop(0)
+        work += len(state) * len(members)
         row: list[int] = []
         for inside in members:
             matched, moved = 0, []
@@ -163,6 +170,6 @@ def _determinize(threads: Threads, first: int, classes: np.ndarray, members: np.
                 raise Unsupported("a pattern that matches nothing")
             row.append(number[after] * len(members) * 2 + matched)
         rows.append(row)
-        if len(rows) > MOST_STATES:
+        if len(rows) > MOST_STATES or work > MOST_WORK:
             raise Unsupported("very many states")
     return Automaton(classes, np.array(rows, np.int32).ravel(), len(members), len(members) - 1)

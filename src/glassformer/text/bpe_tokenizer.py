@@ -16,6 +16,7 @@ from glassformer.errors import TokenizerError
 from glassformer.text import fast, hf_format
 from glassformer.text.bpe import BYTES, Pair, learn_merges, merge_randomly, merge_steps, merges_of
 from glassformer.text.counting import (
+    FORMS,
     LONG_PIECE,
     MOST_PIECES,
     UNIT,
@@ -31,6 +32,9 @@ from glassformer.text.tokenizer import END_OF_TEXT, Span, Tokenizer, to_bytes
 
 if TYPE_CHECKING:
     from glassformer.text.fast.encoder import Encoder
+
+
+LONG_SAMPLE = 256  # bytes of a piece that are merged at random together
 
 
 class BPE(Tokenizer):
@@ -60,6 +64,11 @@ class BPE(Tokenizer):
             for rank, (a, b) in enumerate(self.merges)
         }
         self._check_order()
+        for name in self.specials:
+            if name.encode() in id_of:
+                raise TokenizerError(
+                    f"the special token '{name}' is an ordinary entry too: give it another name"
+                )
         self._cache: dict[str, list[int]] = {}
         self._done = 0  # bytes that plain Python has encoded so far
 
@@ -94,6 +103,7 @@ class BPE(Tokenizer):
         progress       called with "bytes" or "merges" and how many more are done; with "dropped" and what
                        was left out for want of memory
         """
+        _check_options(texts, locals())
         least = 256 + len(specials)
         if vocab < least:
             raise TokenizerError(
@@ -125,13 +135,21 @@ class BPE(Tokenizer):
         return self.splitter.pattern
 
     def history(self, piece: Text) -> list[list[int]]:
-        """How a piece is put together: its single bytes, then its ids after each merge."""
+        """How one piece is put together: its single bytes, then its ids after each merge."""
         return list(merge_steps(self._single(to_bytes(piece)), self._rank))
+
+    def histories(self, text: Text) -> list[list[list[int]]]:
+        """The same for each piece of a text."""
+        pieces = self.splitter.pieces(to_bytes(normalized(text, self.normalization)))
+        return [self.history(piece.encode(errors="surrogateescape")) for piece in pieces]
 
     def cut(self, text: Text) -> list[int]:
         text = normalized(text, self.normalization)
         if self._is_compiled(len(text)):
             return self._fast.encode_list(to_bytes(text))
+        return self._plain(text)
+
+    def _plain(self, text: Text) -> list[int]:
         ids: list[int] = []
         cache = self._cache
         for piece in self.splitter.pieces(to_bytes(text)):
@@ -151,18 +169,22 @@ class BPE(Tokenizer):
 
     def sample(self, text: str, dropout: float, seed: int | Random | None = None) -> list[int]:
         """A random way to cut (BPE-dropout), for training: merges are passed over with this probability."""
+        if not 0 <= dropout <= 1:
+            raise TokenizerError(f"dropout: expected a probability from 0 to 1, not {dropout}")
         random = seed if isinstance(seed, Random) else Random(seed)
         ids: list[int] = []
         for piece in self.splitter.pieces(to_bytes(normalized(text, self.normalization))):
             single = self._single(piece.encode(errors="surrogateescape"))
-            ids += merge_randomly(single, self._rank, dropout, random)
+            size = len(single) if dropout == 0 else LONG_SAMPLE
+            for start in range(0, len(single), size or 1):
+                ids += merge_randomly(single[start : start + size], self._rank, dropout, random)
         return ids
 
     def array(self, text: Text, threads: int | None = None) -> np.ndarray:
         text = normalized(text, self.normalization)
         if self._is_compiled(len(text)):
             return self._fast.encode(to_bytes(text), threads)
-        return np.array(self.cut(text), np.int32)
+        return np.array(self._plain(text), np.int32)
 
     def arrays(self, texts: Iterable[Text], threads: int | None = None) -> Iterator[np.ndarray]:
         many, texts = peek(texts, len, self.engine)
@@ -211,3 +233,29 @@ class BPE(Tokenizer):
         merges = [m.split(" ") if isinstance(m, str) else m for m in content["model"]["merges"]]
         pairs = [(id_of[a], id_of[b]) for a, b in merges]
         return cls(entries, pairs, hf_format.pattern_of(content), specials, hf_format.normal_form(content))
+
+
+def _check_options(texts: object, options: dict[str, Any]) -> None:
+    """One message that names the option, what it was and what it may be."""
+    if isinstance(texts, str | bytes):
+        raise TokenizerError("texts: expected several, in a list for example, not one string: give [text]")
+
+    def whole(value: object, least: int) -> bool:
+        return isinstance(value, int) and value >= least
+
+    threads, specials = options["threads"], options["specials"]
+    rules: dict[str, tuple[bool, str]] = {
+        "vocab": (whole(options["vocab"], 1), "a whole number"),
+        "min_frequency": (whole(options["min_frequency"], 1), "a whole number from 1 on"),
+        "most_pieces": (whole(options["most_pieces"], 1), "a whole number from 1 on"),
+        "threads": (threads is None or whole(threads, 1), "a whole number from 1 on, or None"),
+        "pattern": (isinstance(options["pattern"], str), "a name or a regular expression"),
+        "alphabet": (isinstance(options["alphabet"], str), "a string of characters"),
+        "specials": (isinstance(specials, Sequence) and not isinstance(specials, str), "a list of names"),
+        "ties": (options["ties"] in ("bytes", "signs"), "bytes or signs"),
+        "engine": (options["engine"] in ("auto", "plain", "compiled"), "auto, plain or compiled"),
+        "normalization": (options["normalization"] in FORMS, ", ".join(FORMS)),
+    }
+    for name, (right, expected) in rules.items():
+        if not right:
+            raise TokenizerError(f"{name}: expected {expected}, not {options[name]!r}")

@@ -48,16 +48,21 @@ def count_pieces(
 
         return count_fast(source, splitter, most, threads, advance)
     counts: Counter[str] = Counter()
+    dropped = 0
     for data, weight in source:
         for piece, n in Counter(splitter.pieces(data)).items():
             counts[piece] += weight * n
         advance(len(data))
+        if len(counts) > 2 * most:
+            kept = Counter(dict(counts.most_common(most)))
+            dropped += counts.total() - kept.total()
+            counts = kept
     pieces = {piece.encode(errors="surrogateescape"): n for piece, n in counts.items()}
     if not begun and (engine == "plain" or max(map(len, pieces), default=0) <= LONG_PIECE):
         return pieces
     from glassformer.text.fast.learner import counted
 
-    return counted(pieces)
+    return counted(pieces, dropped)
 
 
 def peek(items: Iterable[T], size: Callable[[T], int], engine: Engine) -> tuple[bool, Iterator[T]]:
@@ -73,7 +78,9 @@ def peek(items: Iterable[T], size: Callable[[T], int], engine: Engine) -> tuple[
 
 
 def _weighted(item: Text | tuple[Text, float]) -> tuple[Text, int]:
-    text, weight = item if isinstance(item, tuple) else (item, 1.0)
+    text, weight = item if isinstance(item, tuple) and len(item) == 2 else (item, 1.0)
+    if not isinstance(text, str | bytes) or not isinstance(weight, int | float):
+        raise TokenizerError(f"texts: expected strings, bytes or (text, weight), not {item!r:.80}")
     if not 0 < weight < 1e6 or round(weight * UNIT) == 0:
         raise TokenizerError(f"the weight of a text: expected a number from 0.001 to 1,000,000, not {weight}")
     return text, round(weight * UNIT)

@@ -112,11 +112,19 @@ def normal_form(content: dict[str, Any]) -> Any:
 
 
 def pattern_of(content: dict[str, Any]) -> str:
-    """The split pattern of a document; byte-level pre-tokenizers without one use GPT-2's, or none at all."""
+    """The split pattern of a document: one Split before ByteLevel, or ByteLevel alone (GPT-2's, or none)."""
     pre = content.get("pre_tokenizer") or {}
-    for step in pre.get("pretokenizers", [pre]):
-        if step.get("type") == "Split" and "Regex" in step.get("pattern", {}):
-            return step["pattern"]["Regex"]
-        if step.get("type") == "ByteLevel":
-            return PATTERNS["gpt2" if step.get("use_regex", True) else "none"]
-    raise TokenizerError("this BPE tokenizer is not byte-level, or cuts text in a way that is not supported")
+    match [_essence(step) for step in pre.get("pretokenizers", [pre])]:
+        case [("Split", pattern), ("ByteLevel", False)] if pattern:
+            return pattern
+        case [("ByteLevel", use_regex)]:
+            return PATTERNS["gpt2" if use_regex else "none"]
+    raise TokenizerError("this BPE tokenizer is not byte-level, or cuts text in a way not supported here")
+
+
+def _essence(step: dict[str, Any]) -> tuple[str, Any]:
+    kind = step.get("type", "")
+    if kind == "Split":
+        plain = step.get("behavior") == "Isolated" and not step.get("invert")
+        return kind, step.get("pattern", {}).get("Regex") if plain else None
+    return kind, step.get("use_regex", True)

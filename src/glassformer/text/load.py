@@ -36,6 +36,8 @@ def train_tokenizer(
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """Read a `tokenizer.json`, ours or another's of the same kinds."""
     path = Path(path)
+    if path.is_dir():  # a run, or a folder of Hugging Face's
+        path /= "tokenizer.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         _refuse_unknown_features(content)
@@ -46,7 +48,8 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
             f"there is no tokenizer file '{path}'. Make one: glassformer tokenizer train TEXT --out {path}"
         ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise TokenizerError(f"{path} is not a tokenizer.json that can be read: {error!r}") from None
+        why = str(error).splitlines()[0][:120] if isinstance(error, ValueError) else repr(error)
+        raise TokenizerError(f"{path} is not a tokenizer.json that can be read: {why}") from None
     if stated != tokenizer.specials:
         raise TokenizerError(f"{path}: its special tokens do not stand at the end of the vocabulary")
     return tokenizer

@@ -43,9 +43,15 @@ PATTERNS = {
     "none": r"[\s\S]+",
 }
 _HAS_CUTS = {pattern for name, pattern in PATTERNS.items() if name != "none"}
-# Here every named pattern but `none` begins a new piece: before a single blank between two signs, and after
-# a line that does not end in a blank, if the next begins with a letter or digit.
-SAFE_CUT = regex.compile(rb"(?<=[!-~])(?= [!-~])|(?<=[!-~]\n)(?=[0-9A-Za-z])")
+# Here every named pattern but `none` begins a new piece: before a single blank between two characters, and
+# between a line that does not end in a blank and one that does not begin with a blank or a slash. SAFE_CUT
+# finds these places in UTF-8, but for characters of the blocks where Unicode has blanks.
+SAFE_CUTS = r"(?<=\S)(?= \S)", r"(?<=\S\n)(?=[^\s/])"
+_CHARACTER = (
+    rb"(?:[!-.0-~]|[\xC3-\xDF][\x80-\xBF]|\xE3[\x81-\xBF][\x80-\xBF]|[\xE0\xE4-\xED][\x80-\xBF]{2}"
+    rb"|[\xF0-\xF4][\x80-\xBF]{3})"
+)
+SAFE_CUT = regex.compile(rb"(?<=%b)(?= %b)|(?<=%b\n)(?=%b)" % ((_CHARACTER,) * 4))
 SECONDS = 10.0  # that a pattern may take for a text, and as much again
 SECONDS_PER_BYTE = 1e-6
 
@@ -69,10 +75,14 @@ class Splitter:
         self.pattern = pattern
         try:
             self._pattern = regex.compile(pattern)
-        except (regex.error, RecursionError, OverflowError) as error:
+        except (regex.error, RecursionError, OverflowError, TypeError) as error:
             raise TokenizerError(f"the split pattern is no regular expression: {error}") from None
         if self._pattern.match(""):
-            raise TokenizerError("the split pattern matches where nothing is: a piece must have a character")
+            raise TokenizerError(
+                "the split pattern matches where nothing is: write + instead of *, for example"
+            )
+        if self._pattern.flags & regex.REVERSE:
+            raise TokenizerError("the split pattern reads backwards, (?r): text is cut from its beginning")
 
     def pieces(self, text: str | bytes) -> list[str]:
         """All of the text, piece by piece.

@@ -17,15 +17,14 @@ import regex
 
 from glassformer.errors import DataError
 from glassformer.files import cache_dir, writing
+from glassformer.text.patterns import SAFE_CUTS
 
 SPLITS = ("train", "valid", "test")
 PIECE = 1 << 20  # bytes read at a time
 MANY_DOCUMENTS = 20  # from here on whole documents are held out, below it a part of each
 HELD_OUT = 2_000_000  # bytes of validation, and of test, that are enough to measure well
 LONGEST = 4 * PIECE  # characters held while looking for a place to cut
-# Places where no tokenizer joins what stands on both sides (see SAFE_CUT in patterns.py).
-_LINE_START = regex.compile(r"(?<=[!-~]\n)(?=[0-9A-Za-z])")
-_BEFORE_BLANK = regex.compile(r"(?<=[!-~])(?= [!-~])")
+_BEFORE_BLANK, _LINE_START = map(regex.compile, SAFE_CUTS)
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ def own_corpus(source: str, valid: float, test: float) -> Corpus:
     skipped: list[str] = []
     for name, path in zip(names, paths, strict=True):
         try:
-            digests.append(examine(path, name))
+            digests.append(examine(path, "standard input" if source == "-" else name))
         except DataError:
             if len(paths) == 1:
                 raise

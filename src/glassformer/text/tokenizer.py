@@ -55,6 +55,8 @@ class Tokenizer(ABC):
     def __init__(self, entries: Sequence[bytes], specials: Sequence[str] = (END_OF_TEXT,)):
         self.entries = list(entries)  # the bytes that each ordinary id stands for
         self.specials = {name: len(self.entries) + i for i, name in enumerate(specials)}
+        if "" in self.specials or len(self.specials) < len(specials):
+            raise TokenizerError(f"special tokens need names, each its own: {', '.join(map(repr, specials))}")
 
     @abstractmethod
     def cut(self, text: str | bytes) -> list[int]:
@@ -76,8 +78,10 @@ class Tokenizer(ABC):
         """The id of the mark between documents, if there is one."""
         return self.specials.get(END_OF_TEXT)
 
-    def encode(self, text: str | bytes, specials: Collection[str] = ()) -> list[int]:
-        """Ids of `text`. Only the special tokens named in `specials` are recognised inside it."""
+    def encode(self, text: str | bytes, specials: Collection[str] | bool = ()) -> list[int]:
+        """Ids of `text`. Only the special tokens named in `specials` (True: all) are recognised inside it."""
+        if isinstance(specials, bool):
+            specials = self.specials if specials else ()
         unknown = [name for name in specials if name not in self.specials]
         if unknown:
             raise TokenizerError(f"no special token {unknown[0]!r}; there are: {', '.join(self.specials)}")
@@ -101,6 +105,8 @@ class Tokenizer(ABC):
 
     def encode_batch(self, texts: Iterable[str | bytes], threads: int | None = None) -> list[list[int]]:
         """Ids of many ordinary texts."""
+        if isinstance(texts, str | bytes):
+            raise TokenizerError("expected several texts, in a list for example, not one string: give [text]")
         return [ids.tolist() for ids in self.arrays(texts, threads)]
 
     def spans(self, text: str) -> list[Span]:
@@ -139,12 +145,19 @@ class Tokenizer(ABC):
         if rest := decoder.decode(b"", final=True):
             yield rest
 
+    def __repr__(self) -> str:
+        return f"<{self.kind} tokenizer, {len(self)} entries>"
+
     def show(self, text: str) -> list[str]:
         """The pieces that `text` is cut into, each as readable text."""
         return [to_text(self.token_bytes(i)) for i in self.encode(text)]
 
     def save(self, path: str | Path) -> None:
         """Write `tokenizer.json`, which `tokenizers.Tokenizer.from_file` reads too."""
+        if Path(path).is_dir() or not Path(path).absolute().parent.is_dir():
+            raise TokenizerError(
+                f"{path} cannot be written: expected the name of a file in a folder that exists"
+            )
         write_atomically(Path(path), json.dumps(self.to_json(), ensure_ascii=False, indent=1))
 
 

@@ -54,13 +54,25 @@ def in_set(source: str) -> np.ndarray:
     names = [name for name in _PROPERTY.findall(source) if name in table()]
     if names and source.startswith("["):
         negated = source.startswith("[^")
-        rest = _PROPERTY.sub(lambda m: "" if m[1] in table() else m[0], source[2 if negated else 1 : -1])
+        rest = _without_properties(source[2 if negated else 1 : -1])
         parts = [members(name) for name in names] + ([in_set(f"[{rest}]")] if rest else [])
         found = _union(parts)
         return np.setxor1d(found, [0, CODE_POINTS]) if negated else found
     if len(source) == 1 and source != ".":
         return np.array([ord(source), ord(source) + 1])
     return _merged([run.span() for run in regex.finditer(f"(?:{source})+", everything())])
+
+
+def _without_properties(inside: str) -> str:
+    """What a [class] holds beside the properties of the table; what was a sign there stays one."""
+    items = regex.findall(r"\\p\{\w+\}|\\.|[\s\S]", inside)
+    known = [bool(_PROPERTY.fullmatch(item)) and item[3:-1] in table() for item in items]
+    rest = ""
+    for i, item in enumerate(items):
+        beside = (i > 0 and known[i - 1]) or (i + 1 < len(items) and known[i + 1])
+        if not known[i]:
+            rest += "\\" + item if item == "^" or (item == "-" and beside) else item
+    return rest
 
 
 @lru_cache(maxsize=1)

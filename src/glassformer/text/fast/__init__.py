@@ -6,16 +6,18 @@
     kernels/     the loops themselves, compiled
 
 The answers are those of the plain Python of bpe.py, to the last id, and tests hold it to that. Small jobs
-stay there: loading the compiled code takes half a second and compiling it, once per machine, about ten.
+stay there: loading the compiled code takes most of a second and compiling it, once per machine, about ten.
 """
 
 import hashlib
 import os
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
+from glassformer.errors import GlassformerError
 from glassformer.files import cache_dir
 
 # Bytes of text that are worth loading the compiled code; compiling it; and calling it when it is there.
@@ -28,7 +30,7 @@ def worthwhile(size: int) -> bool:
 
 
 def worthwhile_to_load(size: int) -> bool:
-    return not is_loaded() and (size >= WORTH_COMPILING or (size >= WORTH_LOADING and _marker().exists()))
+    return not is_loaded() and (size >= WORTH_COMPILING or (size >= WORTH_LOADING and _is_compiled()))
 
 
 def is_loaded() -> bool:
@@ -36,8 +38,15 @@ def is_loaded() -> bool:
 
 
 def was_compiled() -> None:
-    """Remember that this machine has the compiled code."""
-    _marker().touch()
+    """Remember, where that can be, that this machine has the compiled code."""
+    with suppress(OSError, GlassformerError):
+        _marker().touch()
+
+
+def _is_compiled() -> bool:
+    with suppress(OSError, GlassformerError):
+        return _marker().exists()
+    return False
 
 
 @lru_cache

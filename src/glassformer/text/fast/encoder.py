@@ -1,18 +1,17 @@
 """Ids of texts on all cores. Each worker remembers the pieces it has met, from call to call."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
 
 import numpy as np
 
 from glassformer.errors import TokenizerError
 from glassformer.text.automaton import Automaton
 from glassformer.text.fast import was_compiled
-from glassformer.text.fast.feed import BATCH, Batch, cores, parts, to_encode, together, workers
+from glassformer.text.fast.feed import BATCH, Batch, cores, in_order, parts, to_encode, together, workers
 from glassformer.text.fast.kernels import apply
 from glassformer.text.patterns import Splitter
 
+MOST_BYTES = 1 << 29  # of a part; places are numbered with 32 bits
 LEAST_PART = 1 << 16  # bytes of a text that are worth a thread of their own
 Ids = tuple[np.ndarray, np.ndarray]  # of all texts of a batch, and where those of each end
 
@@ -68,7 +67,10 @@ class Encoder:
 
     def to_list(self, ids: np.ndarray) -> list[int]:
         """A list that shares one Python number per entry: half of `tolist`'s time, a fifth of its memory."""
-        return self._numbers.take(ids, mode="clip").tolist()
+        numbers: list[int] = []
+        for start in range(0, len(ids), 1 << 16):
+            numbers += self._numbers.take(ids[start : start + (1 << 16)], mode="clip").tolist()
+        return numbers
 
     def stream(self, texts: Iterable[bytes], threads: int | None = None) -> Iterator[np.ndarray]:
         """The ids of each text, in order, a few batches at a time."""
@@ -80,15 +82,11 @@ class Encoder:
             yield from map(self._work, batches)
             return
         with workers(threads) as pool:
-            waiting: deque[Future[Ids]] = deque()
-            for batch in batches:
-                waiting.append(pool.submit(self._work, batch))
-                if len(waiting) > 2 * threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            yield from in_order(pool, self._work, batches, waiting=2 * threads)
 
     def _work(self, batch: Batch) -> Ids:
+        if len(batch.data) > MOST_BYTES:
+            raise TokenizerError(f"{len(batch.data):,} bytes of text without a place to cut are too many")
         try:
             memory, room = self._idle.pop()
         except IndexError:

@@ -5,19 +5,20 @@ begins a new piece anyway.
 """
 
 import os
-import threading
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from glassformer.text.patterns import Splitter
 
 T = TypeVar("T")
+U = TypeVar("U")
 BATCH = 1 << 20  # bytes
 
 
@@ -89,20 +90,14 @@ def workers(threads: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-class Shared(Generic[T]):
-    """An iterator that several threads may draw from, until it is closed."""
-
-    def __init__(self, items: Iterable[T]):
-        self._items, self._lock, self._closed = iter(items), threading.Lock(), False
-
-    def __iter__(self) -> Iterator[T]:
-        return self
-
-    def __next__(self) -> T:
-        with self._lock:
-            if self._closed:
-                raise StopIteration
-            return next(self._items)
-
-    def close(self) -> None:
-        self._closed = True
+def in_order(
+    pool: ThreadPoolExecutor, work: Callable[[T], U], items: Iterable[T], waiting: int
+) -> Iterator[U]:
+    """work(item) for each, on the pool, in order. Items are drawn here, a few ahead of the results."""
+    begun: deque[Future[U]] = deque()
+    for item in items:
+        begun.append(pool.submit(work, item))
+        if len(begun) > waiting:
+            yield begun.popleft().result()
+    while begun:
+        yield begun.popleft().result()

@@ -5,16 +5,17 @@ distinct pieces have become too many, the rarest are dropped: memory stays bound
 reported. Rounds are counted in batches, so the result does not depend on the number of threads.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
 from glassformer.errors import TokenizerError
 from glassformer.text.fast import was_compiled
 from glassformer.text.fast.encoder import check_end, table_of
-from glassformer.text.fast.feed import Batch, Shared, cores, to_count, workers
+from glassformer.text.fast.feed import Batch, cores, in_order, to_count, workers
 from glassformer.text.fast.kernels import learn as rows
 from glassformer.text.fast.kernels import words as tables
 from glassformer.text.fast.kernels.words import Words
@@ -22,6 +23,7 @@ from glassformer.text.patterns import Splitter
 
 Progress = Callable[[int], None]
 ROUND = 512  # batches
+PIECE_BYTES = 40  # that a piece may have on average when there are as many as may be
 
 
 @dataclass
@@ -47,26 +49,24 @@ def count_pieces(
     threads = threads or cores()
     batches = to_count(texts, splitter)
     words, dropped = tables.new_words(), 0
+    found: dict[int, Words] = {}  # the table of each worker, for a round
 
-    def work(shared: Shared[Batch]) -> Words:
-        own = tables.new_words()
-        for batch in shared:
-            place = np.array([0, batch.bounds[0]])
-            arrays = (batch.data, batch.bounds, place, table, batch.weight)
-            while (end := tables.count_texts(*arrays, own)) == tables.FULL:
-                own = tables.grown(own, longest=int(batch.bounds[-1] - place[1]))
-            check_end(end, splitter)
-            progress(len(batch.data))
-        return own
+    def work(batch: Batch) -> None:
+        own = found.get(threading.get_ident()) or tables.new_words()
+        place = np.array([0, batch.bounds[0]])
+        arrays = (batch.data, batch.bounds, place, table, batch.weight)
+        while (end := tables.count_texts(*arrays, own)) == tables.FULL:
+            own = tables.grown(own, longest=int(batch.bounds[-1] - place[1]))
+        found[threading.get_ident()] = own
+        check_end(end, splitter)
+        progress(len(batch.data))
 
     with workers(threads) as pool:
         for first in batches:
-            shared = Shared(_chain(first, islice(batches, ROUND - 1)))
-            try:
-                found = [f.result() for f in [pool.submit(work, shared) for _ in range(threads)]]
-            finally:
-                shared.close()
-            for own in found:
+            found.clear()
+            for _ in in_order(pool, work, chain([first], islice(batches, ROUND - 1)), waiting=2 * threads):
+                pass
+            for own in found.values():
                 words = _absorbed(words, own) if words.used[0] else own
             words, rare = _pruned(words, most)
             dropped += rare
@@ -74,11 +74,6 @@ def count_pieces(
     count, size = (int(n) for n in words.used)
     lengths, counts = words.records[:count, tables.LENGTH], words.records[:count, tables.VALUE]
     return Counted(words.arena[:size], lengths.copy(), counts.copy(), dropped)
-
-
-def _chain(first: Batch, rest: Iterable[Batch]) -> Iterable[Batch]:
-    yield first
-    yield from rest
 
 
 def _absorbed(words: Words, other: Words, keep: np.ndarray | None = None) -> Words:
@@ -91,21 +86,25 @@ def _absorbed(words: Words, other: Words, keep: np.ndarray | None = None) -> Wor
 
 
 def _pruned(words: Words, most: int) -> tuple[Words, int]:
-    """The `most` frequent pieces, of equal ones those with the smaller key, and what that leaves out."""
+    """The `most` frequent pieces, of equal ones those with the smaller key, and what that leaves out.
+
+    Long pieces cost more: there is room for forty bytes of each.
+    """
     records = words.records[: words.used[0]]
-    if len(records) <= most:
+    if len(records) <= most and words.used[1] <= PIECE_BYTES * most:
         return words, 0
-    counts = records[:, tables.VALUE]
+    counts, lengths = records[:, tables.VALUE], records[:, tables.LENGTH]
+    order = np.lexsort((records[:, tables.KEY], -counts))[:most]
     keep = np.zeros(len(records), np.bool_)
-    keep[np.lexsort((records[:, tables.KEY], -counts))[:most]] = True
+    keep[order[np.cumsum(lengths[order]) <= PIECE_BYTES * most]] = True
     return _absorbed(tables.new_words(), words, keep), int(counts[~keep].sum())
 
 
-def counted(pieces: dict[bytes, int]) -> Counted:
+def counted(pieces: dict[bytes, int], dropped: int = 0) -> Counted:
     """Pieces that were counted elsewhere."""
     lengths = np.array([len(p) for p in pieces], np.int64)
     data = np.frombuffer(b"".join(pieces), np.uint8)
-    return Counted(data, lengths, np.array(list(pieces.values()), np.int64))
+    return Counted(data, lengths, np.array(list(pieces.values()), np.int64), dropped)
 
 
 def learn(
@@ -117,7 +116,7 @@ def learn(
     progress: Progress = lambda _: None,
 ) -> list[tuple[int, int]]:
     """`learn_merges` of bpe.py. Now and then it returns to Python, for Ctrl-C and the progress bar."""
-    if len(counted.pieces) + len(counted.lengths) >= np.iinfo(np.int32).max:
+    if 3 * (len(counted.pieces) + len(counted.lengths) + 1) > np.iinfo(np.int32).max:
         raise TokenizerError(
             "the distinct pieces of this text do not fit: learn from a part of it, or split it more finely"
         )

@@ -30,6 +30,7 @@ from glassformer.text.fast.kernels.heap import ENTRY, rise, sink
 TOKEN = np.dtype([("id", "i4"), ("size", "i4"), ("pair", "i4"), ("piece", "i4")])
 PAIR = np.dtype([("count", "i8"), ("left", "i4"), ("right", "i4"), ("first", "i4"), ("size", "i4")])
 PLACE = np.dtype([("token", "i4"), ("pair", "i4")])
+ROOM = 1 << 17  # pairs, to begin with: more than there are of bytes
 MARK = -1  # the id of an end mark
 NONE = -1
 
@@ -58,7 +59,7 @@ def new_row(
 ) -> Row:
     """`pieces` are bytes one after the other, `ids` the id of each byte; at most `most` merges."""
     size = len(pieces) + len(lengths) + 1
-    room = 1 << 17
+    room = ROOM
     row = Row(
         np.empty(size, TOKEN),
         weights,
@@ -76,16 +77,28 @@ def new_row(
 
 
 def roomier(row: Row) -> Row:
+    """Room for all pairs that the next merge can make."""
+    most = most_pairs(int(row.used[MERGES]))
+
     def wider(array: np.ndarray, used: int) -> np.ndarray:
-        if 2 * used < len(array):
+        size = len(array)
+        while used + most > size:
+            size *= 2
+        if size == len(array):
             return array
-        more = np.empty(2 * len(array), array.dtype)
+        more = np.empty(size, array.dtype)
         more[:used] = array[:used]
         return more
 
     return row._replace(
         pairs=wider(row.pairs, int(row.used[PAIRS])), heap=wider(row.heap, int(row.used[HEAP]))
     )
+
+
+@nb.njit(inline="always")
+def most_pairs(merges):
+    """That one more merge can make: with each token before it, and with each after."""
+    return 2 * (256 + merges) + 2
 
 
 @nb.njit(cache=True, nogil=True)
@@ -184,8 +197,7 @@ def pop_best(row, least):
 
 @nb.njit(inline="always")
 def has_room(row):
-    """For all pairs that one merge can make."""
-    most = 2 * (256 + row.used[MERGES]) + 2
+    most = most_pairs(row.used[MERGES])
     return row.used[PAIRS] + most <= len(row.pairs) and row.used[HEAP] + most <= len(row.heap)
 
 
@@ -211,6 +223,7 @@ def merge_given(row, left, right):
     for p in range(row.used[PAIRS]):
         if row.pairs[p].left == left and row.pairs[p].right == right:
             found = p
+            break
     merge_pair(row, found, left, right, 1)
     return True
 

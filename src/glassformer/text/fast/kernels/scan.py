@@ -5,7 +5,7 @@ import numpy as np
 
 KEY_BYTES = 8
 BLOCK = 1024
-PATIENCE, SMALL = 16, 1 << 20  # how many times a text may be read, and a little more
+PATIENCE, SMALL = 16, 1 << 26  # how many times a text may be read, and characters more
 DONE, FULL, STUCK = 1, 0, -1  # how a kernel ended: with all texts, for want of room, in a pattern
 STEP = np.uint64(0xD6E8FEB86659FD93)
 
