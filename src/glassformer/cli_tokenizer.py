@@ -1,13 +1,11 @@
 """`glassformer tokenizer …`: learn one, use it, and see text cut by each kind side by side."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from glassformer import console
-
-if TYPE_CHECKING:
-    from glassformer.text.tokenizer import Tokenizer
+from glassformer.console_tokens import put_spans, put_steps, visible
 
 tokenizer_app = typer.Typer(
     help="Learn a tokenizer, use it, see how each kind cuts a text.",
@@ -177,52 +175,12 @@ def encode(
     if spans + steps + specials > 1:
         raise UsageError("give one of --specials, --spans and --steps")
     if spans:
-        _put_spans(tokenizer, text, json_)
+        put_spans(tokenizer, text, json_)
     elif steps:
-        _put_steps(tokenizer, text, json_)
+        put_steps(tokenizer, text, json_)
     else:
         ids = tokenizer.encode(text, tokenizer.specials) if specials else tokenizer.encode(data)
         console.put_json({"ids": ids}) if json_ else console.put(" ".join(map(str, ids)))
-
-
-def _put_spans(tokenizer: "Tokenizer", text: str, json_: bool) -> None:
-    found = tokenizer.spans(text)
-    if json_:
-        console.put_json({"spans": [span._asdict() for span in found]})
-        return
-    console.put(f"{'id':>7}{'bytes':>14}{'characters':>14}  token")
-    for span in found:
-        places = (f"{a}-{b}" for a, b in (span.bytes, span.characters))
-        token = _shown(tokenizer.token_bytes(span.id))
-        console.put(f"{span.id:>7}{next(places):>14}{next(places):>14}  {token}")
-
-
-def _put_steps(tokenizer: "Tokenizer", text: str, json_: bool) -> None:
-    from glassformer.errors import UsageError
-    from glassformer.text.bpe_tokenizer import BPE
-
-    if not isinstance(tokenizer, BPE):
-        raise UsageError(f"--steps shows how byte-pair encoding merges; this is a {tokenizer.kind} tokenizer")
-    histories = tokenizer.histories(text)
-    if json_:
-        console.put_json({"steps": histories})
-        return
-    for history in histories:
-        for ids in history:
-            console.put("|".join(_shown(tokenizer.token_bytes(i)) for i in ids))
-        console.put("")
-
-
-def _shown(token: bytes) -> str:
-    """A token to read; bytes that are a part of a character as numbers."""
-    try:
-        return _visible(token.decode())
-    except UnicodeDecodeError:
-        return "".join(f"<{byte:02x}>" for byte in token)
-
-
-def _visible(text: str) -> str:
-    return text.replace(" ", "·").replace("\n", "⏎")
 
 
 @tokenizer_app.command("decode", epilog='Example:  glassformer tokenizer decode tokenizer.json "72 101 108"')
@@ -281,4 +239,4 @@ def show(
     console.put(f"learned from {', '.join(sources)}, at most {vocab} entries; · is a blank, | a cut\n")
     width = max(map(len, cuts))
     for kind, pieces in cuts.items():
-        console.put(f"{kind:<{width}} {len(pieces):>4}  {'|'.join(map(_visible, pieces))}")
+        console.put(f"{kind:<{width}} {len(pieces):>4}  {'|'.join(map(visible, pieces))}")
