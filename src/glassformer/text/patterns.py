@@ -51,7 +51,9 @@ _CHARACTER = (
     rb"(?:[!-.0-~]|[\xC3-\xDF][\x80-\xBF]|\xE3[\x81-\xBF][\x80-\xBF]|[\xE0\xE4-\xED][\x80-\xBF]{2}"
     rb"|[\xF0-\xF4][\x80-\xBF]{3})"
 )
-SAFE_CUT = regex.compile(rb"(?<=%b)(?= %b)|(?<=%b\n)(?=%b)" % ((_CHARACTER,) * 4))
+SAFE_CUT = regex.compile(
+    rb"(?<=%b)(?:( )|(\n))(?=%b)|[ \n]+" % (_CHARACTER, _CHARACTER)
+)  # or a run to pass over
 SECONDS = 10.0  # that a pattern may take for a text, and as much again
 SECONDS_PER_BYTE = 1e-6
 
@@ -134,7 +136,10 @@ class Splitter:
     def cuts(self, data: bytes, size: int) -> list[int]:
         """Where `data` may be cut into parts of about `size` bytes such that the pieces stay the same."""
         bounds = [0]
-        if self.pattern in _HAS_CUTS:
-            while found := SAFE_CUT.search(data, bounds[-1] + size):
-                bounds.append(found.start())
+        at = size
+        while self.pattern in _HAS_CUTS and (found := SAFE_CUT.search(data, at)):
+            at = found.end()
+            if found[1] or found[2]:
+                bounds.append(found.start() if found[1] else at)
+                at = bounds[-1] + size
         return [*bounds, len(data)]
