@@ -15,7 +15,7 @@ from glassformer.errors import TokenizerError
 from glassformer.text import patterns
 from glassformer.text.automaton import Automaton, compile_pattern
 from glassformer.text.pattern_tree import Unsupported
-from glassformer.text.patterns import PATTERNS, Splitter, pattern_named
+from glassformer.text.patterns import PATTERNS, Splitter, last_cut, pattern_named
 from glassformer.text.unicode import contains, expand, in_set, members, table
 
 SIGNS = "abcXYZéßΩ日本١²\u0301's'LLve \t\n\r\x85\u3000!?/_-12345👩\u200d\ufe0f"
@@ -175,6 +175,9 @@ def test_cutting_a_text_in_parts_changes_no_piece(name: str, text: str) -> None:
     bounds = splitter.cuts(data, 1)
     parts = [data[a:b].decode() for a, b in pairwise(bounds)]
     assert [p for part in parts for p in splitter.pieces(part)] == splitter.pieces(text)
+    cut = last_cut(text, 100)
+    if cut is not None:
+        assert splitter.pieces(text[:cut]) + splitter.pieces(text[cut:]) == splitter.pieces(text)
 
 
 def test_parts_are_about_as_large_as_asked() -> None:

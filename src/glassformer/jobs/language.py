@@ -28,7 +28,7 @@ from glassformer.text.tokenizer import END_OF_TEXT, MASK, Tokenizer
 from glassformer.text.vocabulary import Vocabulary
 
 LEAST_TOKENS = 256  # of training text; below this there is nothing to learn
-FLOOR_TOKENS = 20_000_000  # of training text that the n-gram model counts at most
+FLOOR_TOKENS = 8_000_000  # of training text that the n-gram model counts at most
 
 
 class LanguageJob(Job):

@@ -45,8 +45,7 @@ PATTERNS = {
 _HAS_CUTS = {pattern for name, pattern in PATTERNS.items() if name != "none"}
 # Here every named pattern but `none` begins a new piece: before a single blank between two characters, and
 # between a line that does not end in a blank and one that does not begin with a blank or a slash. SAFE_CUT
-# finds these places in UTF-8, but for characters of the blocks where Unicode has blanks.
-SAFE_CUTS = r"(?<=\S)(?= \S)", r"(?<=\S\n)(?=[^\s/])"
+# finds these places in UTF-8, but for characters of the blocks where Unicode has blanks; `last_cut` in text.
 _CHARACTER = (
     rb"(?:[!-.0-~]|[\xC3-\xDF][\x80-\xBF]|\xE3[\x81-\xBF][\x80-\xBF]|[\xE0\xE4-\xED][\x80-\xBF]{2}"
     rb"|[\xF0-\xF4][\x80-\xBF]{3})"
@@ -56,6 +55,20 @@ SAFE_CUT = regex.compile(
 )  # or a run to pass over
 SECONDS = 10.0  # that a pattern may take for a text, and as much again
 SECONDS_PER_BYTE = 1e-6
+
+
+def last_cut(text: str, within: int) -> int | None:
+    """The last such place among the last `within` characters; where a line starts, if there is one."""
+    for sign in "\n ":
+        at = len(text) - 1
+        for _ in range(1000):
+            at = text.rfind(sign, max(1, len(text) - within), at)
+            if at < 0:
+                break
+            before, after = text[at - 1], text[at + 1]
+            if not (before.isspace() or after.isspace() or (sign == "\n" and after == "/")):
+                return at + 1 if sign == "\n" else at
+    return None
 
 
 def pattern_named(name: str) -> str:

@@ -13,18 +13,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import regex
-
 from glassformer.errors import DataError
 from glassformer.files import cache_dir, writing
-from glassformer.text.patterns import SAFE_CUTS
+from glassformer.text.patterns import last_cut
 
 SPLITS = ("train", "valid", "test")
 PIECE = 1 << 20  # bytes read at a time
 MANY_DOCUMENTS = 20  # from here on whole documents are held out, below it a part of each
 HELD_OUT = 2_000_000  # bytes of validation, and of test, that are enough to measure well
 LONGEST = 4 * PIECE  # characters held while looking for a place to cut
-_BEFORE_BLANK, _LINE_START = map(regex.compile, SAFE_CUTS)
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Span:
         kept = ""
         for block in self.blocks():
             kept += decoder.decode(block)
-            cut = _last(_LINE_START, kept) or _last(_BEFORE_BLANK, kept)
+            cut = last_cut(kept, PIECE // 4)
             if cut is None and len(kept) > LONGEST:
                 cut = len(kept)
             if cut is not None:
@@ -65,12 +62,6 @@ class Span:
             while left > 0 and (block := file.read(min(PIECE, left))):
                 left -= len(block)
                 yield block
-
-
-def _last(pattern: regex.Pattern[str], text: str) -> int | None:
-    """Where the pattern matches last in the end of a text."""
-    places = [m.start() for m in pattern.finditer(text, max(0, len(text) - PIECE // 4))]
-    return places[-1] if places else None
 
 
 @dataclass
