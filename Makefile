@@ -57,7 +57,7 @@ bench-tokenizer: .venv/.installed-dev  ## the tokenizer beside rustbpe, tiktoken
 	$(BIN)/glassformer bench tokenizer --repeats 3
 
 test-tokenizer: .venv/.installed-dev  ## the tokenizer at length: 100,000 made-up strings, a million random ones
-	GLASSFORMER_EXAMPLES=100000 $(BIN)/python -m pytest -n 2 tests/text/test_bpe.py
+	GLASSFORMER_EXAMPLES=100000 $(BIN)/python -m pytest -n 2 tests/text/test_bpe*.py
 
 depth: .venv/.installed  ## how deep a stack can be trained, with which norms; half an hour on a CPU
 	$(BIN)/python benchmarks/depth.py

@@ -1,6 +1,6 @@
 """`glassformer tokenizer …`: learn one, use it, and see text cut by each kind side by side."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -105,7 +105,7 @@ def train(
                 read(n)
             dropped += n if what == "dropped" else 0
 
-        more = {
+        more: dict[str, Any] = {
             "min_frequency": min_frequency,
             "alphabet": alphabet,
             "ties": ties,
@@ -120,7 +120,7 @@ def train(
         )
         named = tuple(special or [END_OF_TEXT])
         made = (settings.kind, texts, settings.vocab, settings.pattern, named)
-        tokenizer = train_tokenizer(*made, **more)  # type: ignore[arg-type]
+        tokenizer = train_tokenizer(*made, **more)
     seconds = time.perf_counter() - began
     path = Path(out)
     with writing(path):

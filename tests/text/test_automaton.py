@@ -22,16 +22,21 @@ SIGNS = "abcXYZéßΩ日本١²\u0301's'LLve \t\n\r\x85\u3000!?/_-12345👩\u200
 some_text = st.text(st.one_of(st.sampled_from(SIGNS), st.characters(exclude_categories=("Cs",))), max_size=40)
 
 
+def match_end(automaton: Automaton, text: str, start: int) -> int:
+    """What the compiled scanner does, one character at a time; `start` if nothing matches there."""
+    state, end, i = automaton.start, start, start
+    while state:
+        kind = automaton.end_class if i == len(text) else int(automaton.classes[ord(text[i])])
+        state, matched = divmod(int(automaton.table[state + kind]), 2)
+        end = i if matched else end
+        i += 1
+    return end
+
+
 def walk(automaton: Automaton, text: str) -> list[str]:
-    """What the compiled scanner does, one character at a time."""
     pieces, start = [], 0
     while start < len(text):
-        state, end, i = automaton.start, start, start
-        while state:
-            kind = automaton.end_class if i == len(text) else int(automaton.classes[ord(text[i])])
-            state, matched = divmod(int(automaton.table[state + kind]), 2)
-            end = i if matched else end
-            i += 1
+        end = match_end(automaton, text, start)
         assert end > start
         pieces.append(text[start:end])
         start = end
@@ -106,13 +111,7 @@ def test_the_table_of_any_pattern_cuts_like_the_pattern(pattern: str, text: str)
         return
     found = [m.span() for m in regex.finditer(pattern, text) if m.start() < m.end()]
     for start, end in found:
-        state, last, i = automaton.start, start, start
-        while state:
-            kind = automaton.end_class if i == len(text) else int(automaton.classes[ord(text[i])])
-            state, matched = divmod(int(automaton.table[state + kind]), 2)
-            last = i if matched else last
-            i += 1
-        assert last == end, (pattern, text, start)
+        assert match_end(automaton, text, start) == end, (pattern, text, start)
 
 
 def test_a_pattern_too_large_for_a_table_is_given_up_soon() -> None:

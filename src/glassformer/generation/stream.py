@@ -1,6 +1,5 @@
 """Text from a model while it is written: never half a character, and nothing of a stop string."""
 
-import codecs
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -8,7 +7,7 @@ import torch
 from glassformer.errors import UsageError
 from glassformer.generation.engine import Choose, generate
 from glassformer.models.model import LanguageModel
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.tokenizer import Decoding, Tokenizer
 
 
 def stream_text(
@@ -53,10 +52,9 @@ class TextStream:
 
     def __init__(self, tokenizer: Tokenizer, mark: int | None, stop: Sequence[str] = (), after: bool = False):
         """`mark` ends the text; `after`: the text continues a prompt."""
-        self.tokenizer, self.mark, self.stop = tokenizer, mark, [s for s in stop if s]
+        self.mark, self.stop = mark, [s for s in stop if s]
         self.ended = False
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._started = after
+        self._decoding = Decoding(tokenizer, after)
         self._held = ""  # text that may be the beginning of a stop string
 
     def feed(self, token: int) -> str:
@@ -64,18 +62,15 @@ class TextStream:
             return ""
         if token == self.mark:
             self.ended = True
-            return self._release(self._decoder.decode(b"", final=True), final=True)
-        data = self.tokenizer.token_bytes(token)
-        data = self.tokenizer.separator + data if self._started else data
-        self._started = True
-        return self._release(self._decoder.decode(data), final=False)
+            return self._release(self._decoding.flush(), final=True)
+        return self._release(self._decoding.feed(token), final=False)
 
     def flush(self) -> str:
         """What was held back, when no more ids come."""
         if self.ended:
             return ""
         self.ended = True
-        return self._release(self._decoder.decode(b"", final=True), final=True)
+        return self._release(self._decoding.flush(), final=True)
 
     def _release(self, text: str, final: bool) -> str:
         text = self._held + text

@@ -19,8 +19,8 @@ What cannot be done so (references back, looking behind, possessive repeats) rai
 patterns are left to the `regex` package.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import regex
@@ -32,8 +32,7 @@ DEAD = 0
 MOST_STATES, MOST_INSTRUCTIONS, MOST_WORK = 2000, 3000, 200_000
 
 
-@dataclass(frozen=True)
-class Automaton:
+class Automaton(NamedTuple):
     """`classes[code point]`, and `table[state + class] = next state · 2 + (a match ends here)`.
 
     States are numbered by their offset in the flat table; 0 is the dead one. The last class is the end of

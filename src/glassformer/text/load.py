@@ -16,13 +16,16 @@ from glassformer.text.vocabulary import Char, Word
 
 def train_tokenizer(
     kind: str,
-    texts: Iterable[str],
+    texts: Iterable[Any],
     vocab: int,
     pattern: str = "gpt4",
     specials: Sequence[str] = (END_OF_TEXT,),
     **options: Any,
 ) -> Tokenizer:
-    """Learn a tokenizer of at most `vocab` entries; bytes need no learning. `options`: see `BPE.train`."""
+    """Learn a tokenizer of at most `vocab` entries; bytes need no learning.
+
+    `texts` are strings, for BPE also (text, weight); `options` are its other ones: see `BPE.train`.
+    """
     makers: dict[str, Callable[[], Tokenizer]] = {
         "byte": lambda: Byte(specials),
         "char": lambda: Char.train(texts, vocab, specials),

@@ -146,6 +146,13 @@ class Splitter:
         except Unsupported:
             return None
 
+    def reads_too_far(self) -> TokenizerError:
+        """What to say when a compiled loop has given the pattern up."""
+        return TokenizerError(
+            "the split pattern reads far ahead again and again for what does not come. Give one that knows "
+            f"sooner where a piece ends: {self.pattern!r}"
+        )
+
     def cuts(self, data: bytes, size: int) -> list[int]:
         """Where `data` may be cut into parts of about `size` bytes such that the pieces stay the same."""
         bounds = [0]

@@ -136,13 +136,11 @@ class Tokenizer(ABC):
 
     def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
         """The text of ids as they come, never half a character; what stays half at the end shows as �."""
-        decoder, between = codecs.getincrementaldecoder("utf-8")("replace"), b""
+        decoding = Decoding(self)
         for token in ids:
-            text = decoder.decode(between + self.token_bytes(token))
-            between = self.separator
-            if text:
+            if text := decoding.feed(token):
                 yield text
-        if rest := decoder.decode(b"", final=True):
+        if rest := decoding.flush():
             yield rest
 
     def __repr__(self) -> str:
@@ -159,6 +157,25 @@ class Tokenizer(ABC):
                 f"{path} cannot be written: expected the name of a file in a folder that exists"
             )
         write_atomically(Path(path), json.dumps(self.to_json(), ensure_ascii=False, indent=1))
+
+
+class Decoding:
+    """Ids to text one by one: what is certain by now, never half a character."""
+
+    def __init__(self, tokenizer: Tokenizer, after: bool = False):
+        """`after`: the text continues another."""
+        self._tokenizer, self._started = tokenizer, after
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, token: int) -> str:
+        data = self._tokenizer.token_bytes(token)
+        between = self._tokenizer.separator if self._started else b""
+        self._started = True
+        return self._decoder.decode(between + data)
+
+    def flush(self) -> str:
+        """What stayed half, shown as �, when no more ids come."""
+        return self._decoder.decode(b"", final=True)
 
 
 def _with_characters(text: str, tokens: list[tuple[int, tuple[int, int]]]) -> list[Span]:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from glassformer.errors import TokenizerError
-from glassformer.text.automaton import Automaton
 from glassformer.text.fast import was_compiled
 from glassformer.text.fast.feed import BATCH, Batch, cores, in_order, parts, to_encode, together, workers
 from glassformer.text.fast.kernels import apply
@@ -14,20 +13,6 @@ from glassformer.text.patterns import Splitter
 MOST_BYTES = 1 << 29  # of a part; places are numbered with 32 bits
 LEAST_PART = 1 << 16  # bytes of a text that are worth a thread of their own
 Ids = tuple[np.ndarray, np.ndarray]  # of all texts of a batch, and where those of each end
-
-
-def table_of(automaton: Automaton) -> tuple[np.ndarray, np.ndarray, int, int]:
-    """An automaton as the kernels take it."""
-    return automaton.classes, automaton.table, automaton.start, automaton.end_class
-
-
-def check_end(end: int, splitter: Splitter) -> None:
-    """A kernel that gave up on a pattern becomes a message."""
-    if end == apply.STUCK:
-        raise TokenizerError(
-            "the split pattern reads far ahead again and again for what does not come. Give one that knows "
-            f"sooner where a piece ends: {splitter.pattern!r}"
-        )
 
 
 class Encoder:
@@ -42,7 +27,7 @@ class Encoder:
     ):
         """Pairs of ids in the order of their ranks, the id that each becomes, and the id of each byte."""
         assert splitter.automaton is not None
-        self._splitter, self._table = splitter, table_of(splitter.automaton)
+        self._splitter, self._automaton = splitter, splitter.automaton
         self._merges = apply.new_merges(
             np.array(merges, np.int64).reshape(-1, 2),
             np.array(merged, np.int64),
@@ -94,10 +79,11 @@ class Encoder:
         if len(room) < len(batch.data):
             room = np.empty(len(batch.data), np.int32)
         place, ends = np.zeros(3, np.int64), np.empty(len(batch.bounds) - 1, np.int64)
-        arrays = (self._table, self._merges, memory, room, ends)
+        arrays = (self._automaton, self._merges, memory, room, ends)
         while (end := apply.encode_texts(batch.data, batch.bounds, place, *arrays)) == apply.FULL:
             apply.forget(memory)
-        check_end(end, self._splitter)
+        if end == apply.STUCK:
+            raise self._splitter.reads_too_far()
         ids = room[: place[2]].copy()
         self._idle.append((memory, room if len(room) <= 4 * BATCH else room[:BATCH].copy()))
         return ids, ends

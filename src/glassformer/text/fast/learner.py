@@ -14,7 +14,6 @@ import numpy as np
 
 from glassformer.errors import TokenizerError
 from glassformer.text.fast import was_compiled
-from glassformer.text.fast.encoder import check_end, table_of
 from glassformer.text.fast.feed import Batch, cores, in_order, to_count, workers
 from glassformer.text.fast.kernels import learn as rows
 from glassformer.text.fast.kernels import words as tables
@@ -45,7 +44,7 @@ def count_pieces(
 ) -> Counted:
     """Count the pieces of (text, weight) pairs; `most` distinct ones are held, the most frequent."""
     assert splitter.automaton is not None
-    table = table_of(splitter.automaton)
+    automaton = splitter.automaton
     threads = threads or cores()
     batches = to_count(texts, splitter)
     words, dropped = tables.new_words(), 0
@@ -54,11 +53,12 @@ def count_pieces(
     def work(batch: Batch) -> None:
         own = found.get(threading.get_ident()) or tables.new_words()
         place = np.array([0, batch.bounds[0]])
-        arrays = (batch.data, batch.bounds, place, table, batch.weight)
+        arrays = (batch.data, batch.bounds, place, automaton, batch.weight)
         while (end := tables.count_texts(*arrays, own)) == tables.FULL:
             own = tables.grown(own, longest=int(batch.bounds[-1] - place[1]))
         found[threading.get_ident()] = own
-        check_end(end, splitter)
+        if end == tables.STUCK:
+            raise splitter.reads_too_far()
         progress(len(batch.data))
 
     with workers(threads) as pool:

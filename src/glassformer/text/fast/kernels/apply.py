@@ -13,7 +13,7 @@ import numba as nb
 import numpy as np
 
 from glassformer.text.fast.kernels.scan import BLOCK, DONE, FULL, STUCK, next_pieces
-from glassformer.text.fast.kernels.words import VALUE, Words, find, has_room, insert, new_words
+from glassformer.text.fast.kernels.words import VALUE, Words, find, has_room, home, insert, new_words
 
 SHORT = 128  # bytes up to which looking through all pairs each time is faster
 NEVER = np.int64(1) << np.int64(62)
@@ -66,17 +66,11 @@ def new_merges(merges: np.ndarray, merged: np.ndarray, byte_ids: np.ndarray) -> 
     return Merges(table, byte_ids)
 
 
-@nb.njit(inline="always")
-def home(pair, size):
-    mixed = np.uint64(pair) * np.uint64(0x9E3779B97F4A7C15)
-    return np.int64(mixed >> np.uint64(32)) & (size - 1)
-
-
 @nb.njit(cache=True, nogil=True)
 def fill_merges(table, merges, merged):
     for rank in range(len(merges)):
         pair = (np.int64(merges[rank, 0]) << 32) | np.int64(merges[rank, 1])
-        s = home(pair, len(table))
+        s = home(pair, len(table) - 1)
         while table[s, 0] >= 0:
             s = (s + 1) & (len(table) - 1)
         table[s, 0], table[s, 1] = pair, (np.int64(rank) << 32) | np.int64(merged[rank])
@@ -86,7 +80,7 @@ def fill_merges(table, merges, merged):
 def value_of(table, left, right):
     """Rank and id of what a pair merges into; NEVER if it does not."""
     pair = (np.int64(left) << 32) | np.int64(right)
-    s = home(pair, len(table))
+    s = home(pair, len(table) - 1)
     while table[s, 0] != pair:
         if table[s, 0] < 0:
             return NEVER
