@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,7 @@ def worst(folder: Path) -> None:
                 made.array(data * times, threads=1)
                 runs.append(time.perf_counter() - began)
             seconds.append(min(runs))
-        costs = (b / a for a, b in zip(seconds, seconds[1:], strict=False))
+        costs = (b / a for a, b in pairwise(seconds))
         say(f"{name:22}{''.join(f'{s:9.4f}' for s in seconds)}   {' '.join(f'{c:.2f}' for c in costs)}")
 
 
@@ -92,9 +93,8 @@ def learn(folder: Path, gigabytes: float) -> None:
     began = time.perf_counter()
     BPE.train(source(), 32_768, engine="compiled", progress=progress)
     seconds = time.perf_counter() - began
-    say(
-        f"{said['bytes']:,} bytes: {seconds:.0f} s, {memory('VmHWM') / 1e6:.0f} MB at most, {said['dropped']:,} dropped"
-    )
+    peak = f"{memory('VmHWM') / 1e6:.0f} MB at most"
+    say(f"{said['bytes']:,} bytes: {seconds:.0f} s, {peak}, {said['dropped']:,} dropped")
 
 
 def main() -> None:
