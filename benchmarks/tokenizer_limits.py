@@ -50,10 +50,10 @@ def worst(folder: Path) -> None:
     for name, data in WORST.items():
         seconds = []
         for times in (1, 2, 4, 8, 16):
-            runs = []
+            runs, text = [], data * times
             for _ in range(6):
                 began = time.perf_counter()
-                made.array(data * times, threads=1)
+                made.array(text, threads=1)
                 runs.append(time.perf_counter() - began)
             seconds.append(min(runs))
         costs = (b / a for a, b in pairwise(seconds))

@@ -5,9 +5,12 @@ import sys
 import threading
 import time
 from collections import Counter
+from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from glassformer.errors import TokenizerError
 from glassformer.text import fast
@@ -23,6 +26,7 @@ from tests.text.bpe_made import (
     LARGE,
     PLAIN,
     engine,
+    many,
 )
 
 
@@ -37,6 +41,23 @@ def test_a_pattern_that_reads_on_in_vain_is_stopped() -> None:
         BPE.train(["a" * 2_000_000], 300, pattern="a+b", engine="compiled")
     blanks = " " * 3_000_000
     assert COMPILED.decode(COMPILED.encode(f"\n{blanks}x{blanks}")) == f"\n{blanks}x{blanks}"
+
+
+@given(st.text("ab", max_size=300), st.sampled_from([4, 8, 16, 64]), st.randoms(use_true_random=False))
+@many
+def test_a_long_piece_is_the_same_in_tiles_of_any_size(text: str, tile: int, random: Random) -> None:
+    """Two letters and random merges: ids depend on what is far away, and tiny tiles on their neighbours."""
+    from glassformer.text.fast.kernels import merge
+
+    made = BPE.train(["".join(random.choices("ab", k=400)) for _ in range(3)], 300, pattern="none")
+    fast = engine(made, "compiled")._fast
+    assert fast is not None
+    ranks = len(made.merges)
+    queue = merge.Queue(np.full(ranks, -1, np.int32), np.zeros(ranks // 64 + 1, np.uint8))
+    data, out = np.frombuffer(text.encode(), np.uint8), np.empty(len(text) + 1, np.int32)
+    end = merge.merge_long(data, 0, len(data), fast._merges, queue, out, 0, tile) if text else 0
+    assert out[:end].tolist() == engine(made, "plain").encode(text)
+    assert (queue.first == -1).all()
 
 
 def test_a_full_memory_is_forgotten_and_nothing_else() -> None:

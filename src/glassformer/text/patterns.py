@@ -13,6 +13,7 @@ of the user's own may be any regular expression of the `regex` package; what it 
 piece too, so no text is lost.
 """
 
+import re
 import time
 from collections.abc import Iterator
 from functools import cached_property
@@ -44,15 +45,13 @@ PATTERNS = {
 }
 _HAS_CUTS = {pattern for name, pattern in PATTERNS.items() if name != "none"}
 # Here every named pattern but `none` begins a new piece: before a single blank between two characters, and
-# between a line that does not end in a blank and one that does not begin with a blank or a slash. SAFE_CUT
+# between a line that does not end in a blank and one that does not begin with a blank or a slash. `cuts`
 # finds these places in UTF-8, but for characters of the blocks where Unicode has blanks; `last_cut` in text.
 _CHARACTER = (
     rb"(?:[!-.0-~]|[\xC3-\xDF][\x80-\xBF]|\xE3[\x81-\xBF][\x80-\xBF]|[\xE0\xE4-\xED][\x80-\xBF]{2}"
     rb"|[\xF0-\xF4][\x80-\xBF]{3})"
 )
-SAFE_CUT = regex.compile(
-    rb"(?<=%b)(?:( )|(\n))(?=%b)|[ \n]+" % (_CHARACTER, _CHARACTER)
-)  # or a run to pass over
+_BEFORE, _AFTER, _BLANKS = re.compile(_CHARACTER + rb"\Z"), re.compile(_CHARACTER), re.compile(rb"[ \n]+")
 SECONDS = 10.0  # that a pattern may take for a text, and as much again
 SECONDS_PER_BYTE = 1e-6
 
@@ -156,10 +155,16 @@ class Splitter:
     def cuts(self, data: bytes, size: int) -> list[int]:
         """Where `data` may be cut into parts of about `size` bytes such that the pieces stay the same."""
         bounds = [0]
-        at = size
-        while self.pattern in _HAS_CUTS and (found := SAFE_CUT.search(data, at)):
-            at = found.end()
-            if found[1] or found[2]:
-                bounds.append(found.start() if found[1] else at)
+        at, found = size, {b" ": -1, b"\n": -1}  # the next one of each, looked for when it has been passed
+        while self.pattern in _HAS_CUTS:
+            for sign in found:
+                if found[sign] < at:
+                    found[sign] = data.find(sign, at) % (len(data) + 1)
+            start = min(found.values())
+            if not (run := _BLANKS.match(data, start)):
+                break
+            at = run.end()
+            if at == start + 1 and _BEFORE.search(data[max(0, start - 4) : start]) and _AFTER.match(data, at):
+                bounds.append(start if run[0] == b" " else at)
                 at = bounds[-1] + size
         return [*bounds, len(data)]

@@ -7,7 +7,7 @@ import numpy as np
 from glassformer.errors import TokenizerError
 from glassformer.text.fast import was_compiled
 from glassformer.text.fast.feed import BATCH, Batch, cores, in_order, parts, to_encode, together, workers
-from glassformer.text.fast.kernels import apply
+from glassformer.text.fast.kernels import apply, merge
 from glassformer.text.patterns import Splitter
 
 MOST_BYTES = 1 << 29  # of a part; places are numbered with 32 bits
@@ -28,7 +28,7 @@ class Encoder:
         """Pairs of ids in the order of their ranks, the id that each becomes, and the id of each byte."""
         assert splitter.automaton is not None
         self._splitter, self._automaton = splitter, splitter.automaton
-        self._merges = apply.new_merges(
+        self._merges = merge.new_merges(
             np.array(merges, np.int64).reshape(-1, 2),
             np.array(merged, np.int64),
             np.array(byte_ids, np.int32),

@@ -5,8 +5,10 @@ distinct pieces have become too many, the rarest are dropped: memory stays bound
 reported. Rounds are counted in batches, so the result does not depend on the number of threads.
 """
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -30,7 +32,7 @@ class Counted:
     """Distinct pieces, one after the other, with their lengths and counts."""
 
     pieces: np.ndarray  # uint8
-    lengths: np.ndarray  # int64
+    lengths: np.ndarray  # int32
     counts: np.ndarray  # int64
     dropped: int = 0  # what is missing in the counts, for want of memory
 
@@ -73,7 +75,17 @@ def count_pieces(
     was_compiled()
     count, size = (int(n) for n in words.used)
     lengths, counts = words.records[:count, tables.LENGTH], words.records[:count, tables.VALUE]
-    return Counted(words.arena[:size], lengths.copy(), counts.copy(), dropped)
+    result = Counted(words.arena[:size].copy(), lengths.astype(np.int32), counts.copy(), dropped)
+    del words, lengths, counts
+    found.clear()
+    _return_memory()
+    return result
+
+
+def _return_memory() -> None:
+    """Where the C library keeps what the workers' tables took, have it given back before learning begins."""
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _absorbed(words: Words, other: Words, keep: np.ndarray | None = None) -> Words:
@@ -102,7 +114,7 @@ def _pruned(words: Words, most: int) -> tuple[Words, int]:
 
 def counted(pieces: dict[bytes, int], dropped: int = 0) -> Counted:
     """Pieces that were counted elsewhere."""
-    lengths = np.array([len(p) for p in pieces], np.int64)
+    lengths = np.array([len(p) for p in pieces], np.int32)
     data = np.frombuffer(b"".join(pieces), np.uint8)
     return Counted(data, lengths, np.array(list(pieces.values()), np.int64), dropped)
 

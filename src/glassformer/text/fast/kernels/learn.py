@@ -2,8 +2,9 @@
 
 All distinct pieces lie in one row of tokens, an end mark after each:
 
-    tokens   l o w . l o w e r .     a token stands where its first byte did, and knows the pair it begins;
-             └─┘ pair 3              its size is noted at its first and its last byte, to find neighbours
+    tokens   l o w . l o w e r .     a token stands where its first byte did, and knows the pair it begins
+             └─┘ pair 3              (or, before an end mark, its id); its size is noted at its first and
+                                     its last byte, to find neighbours
 
     pairs    left, right, how often, and its places: positions in the order of the row
     heap     the most frequent pair on top; among equals the one with smaller ids
@@ -27,11 +28,11 @@ import numpy as np
 
 from glassformer.text.fast.kernels.heap import ENTRY, rise, sink
 
-TOKEN = np.dtype([("id", "i4"), ("size", "i4"), ("pair", "i4"), ("piece", "i4")])
+TOKEN = np.dtype([("begins", "i4"), ("size", "i4"), ("piece", "i4")])  # a pair, or ~id
 PAIR = np.dtype([("count", "i8"), ("left", "i4"), ("right", "i4"), ("first", "i4"), ("size", "i4")])
 PLACE = np.dtype([("token", "i4"), ("pair", "i4")])
-ROOM = 1 << 17  # pairs, to begin with: more than there are of bytes
-MARK = -1  # the id of an end mark
+ROOM = 1 << 21  # pairs, to begin with; what is not used takes no memory
+MARK = np.int32(2**31 - 1)  # the id of an end mark
 NONE = -1
 
 
@@ -116,7 +117,7 @@ def fill_row(row, pieces, lengths, ids, least):
         at += lengths[w]
     number = np.full(65536, NONE, np.int32)
     for t in range(1, len(tokens) - 1):
-        left, right = tokens[t].id, tokens[t + 1].id
+        left, right = ~tokens[t].begins, ~tokens[t + 1].begins
         if left != MARK and right != MARK:
             key = left * 256 + right
             if number[key] == NONE:
@@ -124,12 +125,18 @@ def fill_row(row, pieces, lengths, ids, least):
             begin_pair(tokens, pairs, row.weights[tokens[t].piece], number[key], t)
     open_pairs(row, 0, least)
     for t in range(len(tokens)):
-        list_place(row, t, tokens[t].pair, least)
+        list_place(row, t, tokens[t].begins, least)
 
 
 @nb.njit(inline="always")
 def lay_token(tokens, t, number, piece):
-    tokens[t].id, tokens[t].piece, tokens[t].size, tokens[t].pair = number, piece, 1, NONE
+    tokens[t].begins, tokens[t].piece, tokens[t].size = ~number, piece, 1
+
+
+@nb.njit(inline="always")
+def id_at(tokens, pairs, t):
+    p = tokens[t].begins
+    return pairs[p].left if p >= 0 else ~p
 
 
 @nb.njit(inline="always")
@@ -145,7 +152,7 @@ def begin_pair(tokens, pairs, weight, p, t):
     """The token at `t` begins pair `p` from now on."""
     pairs[p].count += weight
     pairs[p].size += 1
-    tokens[t].pair = p
+    tokens[t].begins = p
 
 
 @nb.njit(cache=True, nogil=True)
@@ -167,7 +174,7 @@ def open_pairs(row, fresh, least):
 @nb.njit(inline="always")
 def list_place(row, t, p, least):
     """The token at `t` is a place of pair `p`, if it is still so."""
-    if p != NONE and row.tokens[t].pair == p and row.pairs[p].count >= least:
+    if p >= 0 and row.tokens[t].begins == p and row.pairs[p].count >= least:
         row.places[row.pairs[p].first + row.pairs[p].size] = t
         row.pairs[p].size += 1
 
@@ -240,24 +247,24 @@ def merge_pair(row, p, left, right, least):
     fresh, count = used[PAIRS], 0
     for at in range(pairs[p].first, pairs[p].first + pairs[p].size):
         t = places[at]
-        if tokens[t].pair != p:
+        if tokens[t].begins != p:
             continue
         gone = t + tokens[t].size
         after, behind = gone + tokens[gone].size, t - tokens[t - 1].size
-        left, right = tokens[behind].id, tokens[after].id
+        left, right = id_at(tokens, pairs, behind), id_at(tokens, pairs, after)
         weight = weights[tokens[t].piece]
-        tokens[t].id, tokens[t].pair = new, NONE
+        tokens[t].begins = ~new
         tokens[t].size = tokens[after - 1].size = after - t
         if right != MARK:
-            pairs[tokens[gone].pair].count -= weight
-            tokens[gone].pair = NONE
+            pairs[tokens[gone].begins].count -= weight
+            tokens[gone].begins = NONE
             if with_right[right] == NONE:
                 with_right[right] = new_pair(pairs, used, new, right)
             begin_pair(tokens, pairs, weight, with_right[right], t)
             made[count].token, made[count].pair = t, with_right[right]
             count += 1
         if left != MARK:
-            pairs[tokens[behind].pair].count -= weight
+            pairs[tokens[behind].begins].count -= weight
             if with_left[left] == NONE:
                 with_left[left] = new_pair(pairs, used, left, new)
             begin_pair(tokens, pairs, weight, with_left[left], behind)
