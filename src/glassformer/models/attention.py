@@ -167,8 +167,12 @@ class Attention(Mixer):
         return {self.qkv.weight: self.parts}
 
     def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        return self.to_heads(self.qkv(x), start)
+
+    def to_heads(self, qkv: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        """From x W, everything side by side (B, T, ·), to heads."""
         # Queries and keys are normalised and turned alike, so both are treated in one go.
-        qk, v = self.qkv(x).split((self.parts[0] + self.parts[1], self.parts[2]), dim=-1)
+        qk, v = qkv.split((self.parts[0] + self.parts[1], self.parts[2]), dim=-1)
         qk = self.position.rotate(self.qk_norm(split_heads(qk, self.heads + self.kv_heads)), start)
         q, k = qk.split((self.heads, self.kv_heads), dim=1)
         return q, k, split_heads(v, self.kv_heads)

@@ -26,6 +26,7 @@ A translator's are under `encoder.` and `decoder.`; there a block also has `cros
 from collections.abc import Callable
 
 from torch import Tensor
+from torch.compiler import is_compiling
 
 Tap = Callable[[str, Tensor], Tensor]
 
@@ -43,13 +44,22 @@ def inside(tap: Tap, part: int | str) -> Tap:
 
 
 class Record:
-    """A tap that keeps the values of the named sites (all of them when none is named)."""
+    """A tap that keeps the values of the named sites; `z` means that of every block, and no name all sites.
+
+    A value that is a slice of a larger one is copied, so that what is kept is what was asked for.
+    """
 
     def __init__(self, *sites: str):
-        self.sites = frozenset(sites)
+        self.sites = sites
+        self.shown: list[str] = []  # every site there was
         self.values: dict[str, Tensor] = {}
 
     def __call__(self, site: str, x: Tensor) -> Tensor:
-        if not self.sites or site in self.sites:
-            self.values[site] = x
+        self.shown.append(site)
+        if not self.sites or site in self.sites or site.rsplit(".", 1)[-1] in self.sites:
+            self.values[site] = x if is_compiling() or _is_whole(x) else x.clone()
         return x
+
+
+def _is_whole(x: Tensor) -> bool:
+    return x.untyped_storage().nbytes() == x.numel() * x.element_size()

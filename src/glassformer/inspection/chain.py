@@ -1,0 +1,71 @@
+"""The gradients of attention, written out: ∂L/∂θ by the chain rule, layer by layer of the formula.
+
+    out = Σᵢ zⁱ Oⁱ                 ∂L/∂O = zᵀ g                 ∂L/∂z = g Oᵀ          g = ∂L/∂out
+    z = A v                        ∂L/∂v = Aᵀ ∂z                ∂L/∂A = ∂z vᵀ
+    A = softmax(S)                 ∂L/∂S = A ⊙ (∂A − Σ_s A ⊙ ∂A)
+    S = q kᵀ / √D                  ∂L/∂q = ∂S k / √D            ∂L/∂k = ∂Sᵀ q / √D
+    q, k, v = x W                  ∂L/∂W = xᵀ ∂(q, k, v)        ∂L/∂x = ∂(q, k, v) Wᵀ
+
+Keys and values that several heads share collect the gradients of all of them. Where queries and keys are
+normalised or turned on their way from x, that step is taken backwards by autograd; all else is above.
+Twin of what autograd gives for the fused kernels.
+
+Letters: B batch, T positions, C model width, H heads, K key-value heads, D head width, E value width.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import torch
+from torch import Tensor
+
+from glassformer.errors import UsageError
+from glassformer.inspection.maps import attention_of, pattern
+from glassformer.inspection.record import Seen
+from glassformer.models.attention import Attention, join_heads
+
+
+@dataclass
+class AttentionGradients:
+    """Of the values on the way, and of the parameters by their names in the layer."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    z: Tensor
+    parameters: dict[str, Tensor]
+
+
+def by_chain_rule(seen: Seen, layer: int, x: Tensor, g: Tensor, part: str = "") -> AttentionGradients:
+    """From the layer's input x (B, T, C) (after its norm) and g, the gradient of what it writes."""
+    attention = attention_of(seen, layer, part)
+    if not isinstance(attention, Attention):
+        raise UsageError("the chain rule is written out for full attention")
+    q, k, v, z = (seen[f"{part}{layer}.{name}"] for name in "qkvz")
+    weights = pattern(seen, layer, part=part).to(q.dtype)  # (B, H, T, S)
+    shared = q.shape[1] // k.shape[1]
+    keys, values = (t.repeat_interleave(shared, dim=1) for t in (k, v))
+
+    O = attention.out.weight.detach().view(-1, *z.shape[1::2])  # (C, H, E)
+    dz = torch.einsum("btc,che->bhte", g, O)
+    dv = weights.transpose(-2, -1) @ dz
+    dA = dz @ values.transpose(-2, -1)
+    dS = weights * (dA - (weights * dA).sum(dim=-1, keepdim=True))
+    dq = dS @ keys / sqrt(q.shape[-1])
+    dk = dS.transpose(-2, -1) @ q / sqrt(q.shape[-1])
+    dk, dv = (t.unflatten(1, (-1, shared)).sum(dim=2) for t in (dk, dv))
+
+    d_projected = _before_norm_and_turn(attention, x, dq, dk, dv)  # (B, T, all of q, k and v)
+    flat, out = d_projected.flatten(0, 1), g.flatten(0, 1)
+    found = {"qkv.weight": flat.T @ x.flatten(0, 1), "out.weight": out.T @ join_heads(z).flatten(0, 1)}
+    if attention.qkv.bias is not None:
+        found |= {"qkv.bias": flat.sum(dim=0), "out.bias": out.sum(dim=0)}
+    return AttentionGradients(dq, dk, dv, dz, found)
+
+
+def _before_norm_and_turn(attention: Attention, x: Tensor, dq: Tensor, dk: Tensor, dv: Tensor) -> Tensor:
+    """The gradient of x W + b: heads side by side, with the norm and the turning undone."""
+    with torch.enable_grad():
+        made = attention.qkv(x).detach().requires_grad_()
+        (found,) = torch.autograd.grad(attention.to_heads(made, 0), made, (dq, dk, dv))
+    return found

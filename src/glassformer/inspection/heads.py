@@ -1,0 +1,156 @@
+"""What heads learn: how far each one is a head of a known kind, measured on sequences made for it.
+
+On random tokens that are repeated, [a b c … a b c …], meaning plays no part, and the kinds show as such:
+
+    previous    looks one position back
+    first       rests on the first position, when there is nothing to look for
+    itself      looks at its own position
+    duplicate   looks at the earlier occurrence of its token
+    induction   looks at what followed the earlier occurrence: [a b … a] → b
+    positional  attends by position alone: the share of its weights that is the same for every text
+    spread      how widely it looks: the entropy of its weights as a share of the widest there could be
+
+All are mean weights (or shares) between 0 and 1, over the second half of the sequences. A head is called what
+its score says when that is at least a half of all it could be.
+
+Letters: B sequences, H heads, T positions, N tokens of the half that is repeated, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.errors import UsageError
+from glassformer.inspection.edit import Edit, put, zero
+from glassformer.inspection.maps import pattern
+from glassformer.inspection.record import Seen, see, stack_of
+
+KINDS = ("previous", "first", "itself", "duplicate", "induction", "positional")
+CALLED = 0.5
+
+
+@dataclass
+class HeadScores:
+    layer: int
+    head: int
+    scores: dict[str, float]
+
+    @property
+    def kind(self) -> str | None:
+        """What it is called, if anything."""
+        looks = [k for k in KINDS if k != "positional"]
+        best = max(looks, key=lambda k: self.scores[k])
+        if self.scores[best] >= CALLED:
+            return best
+        return "positional" if self.scores["positional"] >= CALLED else None
+
+
+def repeated(
+    V: int,
+    T: int,
+    B: int = 16,
+    *,
+    seed: int = 0,
+    avoid: Sequence[int] = (),
+    only: Sequence[int] | None = None,
+) -> Tensor:
+    """Sequences [first] [random tokens] [the same again] of at most T tokens, (B, T); no token occurs twice
+    in a half where there are enough of them."""
+    if T < 5:
+        raise UsageError(f"a context of {T} has no room for a sequence and its repetition")
+    tokens = torch.tensor([t for t in (range(V) if only is None else only) if t not in set(avoid)])
+    N = (T - 1) // 2
+    generator = torch.Generator().manual_seed(seed)
+    if len(tokens) >= N:
+        half = torch.stack([tokens[torch.randperm(len(tokens), generator=generator)[:N]] for _ in range(B)])
+    else:
+        half = tokens[torch.randint(len(tokens), (B, N), generator=generator)]
+    start = torch.full((B, 1), avoid[0] if avoid else int(tokens[0]))
+    return torch.cat([start, half, half], dim=1)
+
+
+def score_heads(seen: Seen, part: str = "") -> list[HeadScores]:
+    """Every head of a model that has seen `repeated` sequences, layer by layer; `rank` orders them."""
+    found: list[HeadScores] = []
+    for layer in range(len(stack_of(seen, part).blocks)):
+        scores = _scores(pattern(seen, layer, part=part))
+        heads = len(next(iter(scores.values())))
+        found += [HeadScores(layer, h, {k: v[h] for k, v in scores.items()}) for h in range(heads)]
+    return found
+
+
+def rank(heads: Sequence[HeadScores], kind: str) -> list[HeadScores]:
+    """The heads, those first that are most of this kind."""
+    return sorted(heads, key=lambda h: -h.scores[kind])
+
+
+def _scores(A: Tensor) -> dict[str, list[float]]:
+    """From weights (B, H, T, T) on repeated sequences; the second half is rows N + 1 and on."""
+    T = A.shape[-1]
+    N = (T - 1) // 2
+    rows = torch.arange(N + 1, T)
+    flat = A[:, :, rows]  # (B, H, N, T)
+
+    def back(distance: int) -> Tensor:
+        return A[:, :, rows, rows - distance].mean(dim=(0, 2))
+
+    mean = flat.mean(dim=0, keepdim=True)
+    varies = (flat - mean).square().sum(dim=(0, 2, 3))
+    entropy = -(flat * flat.clamp_min(1e-30).log()).sum(dim=-1)
+    seen = (flat > 0).sum(dim=-1).clamp_min(2)
+    found = {
+        "previous": back(1),
+        "first": flat[..., 0].mean(dim=(0, 2)),
+        "itself": back(0),
+        "duplicate": back(N),
+        "induction": back(N - 1),
+        "positional": 1 - varies / flat.square().sum(dim=(0, 2, 3)).clamp_min(1e-30),
+        "spread": (entropy / seen.log()).mean(dim=(0, 2)),
+    }
+    return {name: value.tolist() for name, value in found.items()}
+
+
+@dataclass
+class Copying:
+    """Nats per token on the first and on the second half of repeated sequences: what copying saves."""
+
+    first: float
+    second: float
+
+    @property
+    def saved(self) -> float:
+        return self.first - self.second
+
+
+def copying(model: nn.Module, sequences: Tensor, edits: Sequence[Edit] = ()) -> Copying:
+    """How well a language model copies what it has seen before in the same text."""
+    logits = see(model, sequences, sites=("logits",), edits=edits).logits[:, :-1].float()
+    loss = F.cross_entropy(logits.transpose(1, 2), sequences[:, 1:], reduction="none")  # (B, T − 1)
+    N = (sequences.shape[1] - 1) // 2
+    return Copying(float(loss[:, :N].mean()), float(loss[:, N + 1 :].mean()))  # the very first is no copy
+
+
+def ablation(seen: Seen, layer: int, head: int, kind: str = "mean", part: str = "") -> Edit:
+    """Switch a head off: `zero`, its `mean` over these texts and positions, or `resample` another text's."""
+    site = f"{part}{layer}.z"
+    z = seen[site]
+    if kind == "zero":
+        return zero(site, heads=head)
+    if kind == "mean":
+        return put(site, z.mean(dim=(0, 2), keepdim=True), heads=head)
+    if kind == "resample":
+        return put(site, z.roll(1, dims=0), heads=head)
+    raise UsageError(f"no ablation '{kind}': expected zero, mean or resample")
+
+
+def ablate_each(
+    model: nn.Module, sequences: Tensor, kind: str = "mean", seen: Seen | None = None
+) -> list[tuple[int, int, Copying]]:
+    """What copying is left with each head switched off in turn."""
+    seen = seen or see(model, sequences, sites=("z",))
+    blocks = stack_of(seen).blocks
+    heads = [(i, h) for i in range(len(blocks)) for h in range(seen[f"{i}.z"].shape[1])]
+    return [(i, h, copying(model, sequences, [ablation(seen, i, h, kind)])) for i, h in heads]

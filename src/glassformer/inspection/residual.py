@@ -1,0 +1,213 @@
+"""The residual stream forward: everything in it was written by someone.
+
+    stream = token + position + Σ heads + Σ MLPs (+ biases)
+
+Where a norm stands on the stream itself (post, renorm, and the last one), each part is carried through it
+with the mean and scale that the whole stream had: for given scales a norm is linear, so the parts still sum
+to the stream, exactly, and the norm's own β is a part like the others. Without residual connections only the
+last layer is left to write.
+
+Letters: N parts, B batch, T positions, C model width, V vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import UsageError
+from glassformer.inspection.maps import written_by_head
+from glassformer.inspection.record import Seen, stack_of
+from glassformer.models.attention import CrossAttention, Mixer
+from glassformer.models.block import Block, bare, post, pre, renorm, replace
+from glassformer.models.layers import BatchNorm, LayerNorm, RMSNorm
+
+Parts = dict[str, Tensor]
+
+
+@dataclass
+class Components:
+    """Named parts (N, B, T, C), and what they are the parts of."""
+
+    names: list[str]
+    values: Tensor
+    total: Tensor  # (B, T, C), as it was recorded
+
+    @property
+    def error(self) -> float:
+        """How far the parts are from summing to the whole, as a share of its length."""
+        return relative_error(self.values.sum(dim=0), self.total)
+
+
+def relative_error(found: Tensor, wanted: Tensor) -> float:
+    found, wanted = found.detach(), wanted.detach()
+    return float((found.double() - wanted.double()).norm() / wanted.double().norm().clamp_min(1e-30))
+
+
+def decompose(
+    seen: Seen,
+    upto: int | None = None,
+    positions: Sequence[int] | None = None,
+    part: str = "",
+    heads: bool = True,
+    final: bool = False,
+) -> Components:
+    """The stream after `upto` blocks (all of them), at some positions or at all; `final`: after the last norm.
+
+    With `heads` every head is a part, else every attention layer.
+    """
+    stack, blocks = stack_of(seen, part), _blocks(stack_of(seen, part))
+    last = len(blocks) if upto is None else upto
+    take = _taker(positions)
+
+    def at(site: str) -> Tensor:
+        return take(seen[f"{part}{site}"].float())
+
+    stream = at("embed")
+    parts = _embedded(seen, part, take)
+    for i, block in enumerate(blocks[:last]):
+        layers = [(f"{i}.", block.attention, block.attention_norm, f"{i}.resid_mid")]
+        if block.cross is not None:
+            layers.append((f"{i}.cross.", block.cross, block.cross_norm, f"{i}.resid_cross"))
+        for prefix, layer, norm, after in layers:
+            z = at(f"{prefix}z") if heads else None
+            made = _attention_parts(prefix, layer, z, at(f"{prefix}attn_out"))
+            parts = _join(parts, made, stream, at(f"{prefix}attn_out"), block, norm, f"{prefix}norm bias")
+            stream = at(after)
+        made = {f"{i}.mlp": at(f"{i}.mlp_out")}
+        parts = _join(parts, made, stream, at(f"{i}.mlp_out"), block, block.mlp_norm, f"{i}.mlp norm bias")
+        stream = at(f"{i}.resid")
+    if final:
+        parts = carried(stack.norm, parts, stream, "final norm bias")
+        stream = at("final")
+    return Components(list(parts), torch.stack([p.expand_as(stream) for p in parts.values()]), stream)
+
+
+def carried(norm: nn.Module | None, parts: Parts, whole: Tensor, constant: str) -> Parts:
+    """Parts of `whole` as parts of norm(whole): centred and scaled as the whole is, β as one more."""
+    match norm:
+        case LayerNorm():
+            variance = whole.var(dim=-1, unbiased=False, keepdim=True)
+            scale = norm.gamma.float() / (variance + norm.eps).sqrt()
+            parts = {name: (p - p.mean(dim=-1, keepdim=True)) * scale for name, p in parts.items()}
+            beta = norm.beta
+        case RMSNorm():
+            scale = norm.gamma.float() / (whole.square().mean(dim=-1, keepdim=True) + norm.eps).sqrt()
+            return {name: p * scale for name, p in parts.items()}
+        case BatchNorm():
+            scale = norm.gamma.float() / (norm.variance + norm.eps).sqrt()
+            parts = {name: p * scale for name, p in parts.items()}
+            beta = (0.0 if norm.beta is None else norm.beta) - norm.mean * scale
+        case _:
+            return parts
+    return parts if beta is None else {**parts, constant: beta.float().expand_as(whole)}
+
+
+def attribute(
+    seen: Seen,
+    token: int,
+    position: int = -1,
+    against: int | None = None,
+    part: str = "",
+    heads: bool = True,
+) -> tuple[dict[str, float], float, float]:
+    """What each part adds to the logit of `token` at a position: (part → share, the logit, the error).
+
+    `against` another token: to the difference of the two. The last norm is carried through as above.
+    """
+    direction, bias = readout(seen.model, token, against)
+    found = decompose(seen, positions=[position], part=part, heads=heads, final=True)
+    shares = found.values[:, 0, 0] @ direction.float()
+    logits = seen.logits[0, position].float()
+    logit = float(logits[token] - (0.0 if against is None else logits[against]))
+    named = dict(zip(found.names, shares.tolist(), strict=True))
+    if bias:
+        named["unembedding bias"] = bias
+    return named, logit, abs(sum(named.values()) - logit) / max(1e-30, float(shares.norm()))
+
+
+def readout(model: nn.Module, token: int, against: int | None = None) -> tuple[Tensor, float]:
+    """The direction in the last stream that a logit reads (C), and what is added to it anyway."""
+    linear = unembedding_of(model)
+    rows = linear.weight.detach()
+    if not 0 <= token < len(rows):
+        raise UsageError(f"token {token}: expected 0 to {len(rows) - 1}")
+    bias = None if linear.bias is None else linear.bias.detach()
+    direction = rows[token] - (0 if against is None else rows[against])
+    constant = 0.0 if bias is None else float(bias[token] - (0.0 if against is None else bias[against]))
+    return direction, constant
+
+
+def unembedding_of(model: nn.Module) -> nn.Linear:
+    anything: Any = model
+    found = getattr(anything, "unembedding", None) or anything.head.linear
+    assert isinstance(found, nn.Linear)
+    return found
+
+
+def lens(seen: Seen, site: str, part: str = "", positions: Sequence[int] | None = None) -> Tensor:
+    """The logits that the model would give if the stream at `site` were its last: (B, T, V).
+
+    The last norm is applied anew, as it would be there.
+    """
+    stream = _taker(positions)(seen[f"{part}{site}"])
+    with torch.no_grad():
+        return unembedding_of(seen.model)(stack_of(seen, part).norm(stream)).float()
+
+
+def stream_sites(seen: Seen, part: str = "") -> list[str]:
+    """The stream from the embedding to the last block."""
+    return ["embed", *(f"{i}.resid" for i in range(len(stack_of(seen, part).blocks)))]
+
+
+def _blocks(stack: Any) -> list[Block]:
+    return [block for block in stack.blocks if isinstance(block, Block)]
+
+
+def _embedded(seen: Seen, part: str, take: Callable[[Tensor], Tensor]) -> Parts:
+    """Token and position: a scheme that embeds is a·x + p, so p is what it makes of nothing."""
+    stack = stack_of(seen, part)
+    inputs = seen.inputs[1] if part == "decoder." else seen.inputs[0]
+    with torch.no_grad():
+        tokens = stack.embedding(inputs).float()
+        nothing = stack.position.embed(torch.zeros_like(tokens), 0)
+        whole = stack.position.embed(tokens, 0)
+    parts = {"token": take(whole - nothing)}
+    return {**parts, "position": take(nothing)} if bool(nothing.any()) else parts
+
+
+def _attention_parts(
+    prefix: str, layer: Mixer | CrossAttention | None, z: Tensor | None, out: Tensor
+) -> Parts:
+    if z is None or layer is None:
+        return {f"{prefix}attention": out}
+    each = written_by_head(layer, z)
+    parts = {f"{prefix}head {h}": each[:, h] for h in range(each.shape[1])}
+    bias = getattr(getattr(layer, "out", None), "bias", None)
+    return parts if bias is None else {**parts, f"{prefix}attention bias": bias.detach().float()}
+
+
+def _join(
+    parts: Parts, made: Parts, stream: Tensor, update: Tensor, block: Block, norm: nn.Module | None, name: str
+) -> Parts:
+    """What the stream is made of after a layer has written `made`, which sum to `update`."""
+    kept = {} if block.join is replace else parts
+    match block.placement:
+        case _ if block.placement in (pre, bare):
+            return {**kept, **made}
+        case _ if block.placement is renorm:
+            return {**({} if block.join is replace else carried(norm, kept, stream, name)), **made}
+        case _ if block.placement is post:
+            whole = update if block.join is replace else stream + update
+            return carried(norm, {**kept, **made}, whole, name)
+    raise UsageError(f"a norm placement that is not known here: {block.placement.__name__}")
+
+
+def _taker(positions: Sequence[int] | None) -> Callable[[Tensor], Tensor]:
+    """The chosen positions of a value, the last dimension but one."""
+    if positions is None:
+        return lambda x: x
+    chosen = list(positions)
+    return lambda x: x[..., chosen, :]

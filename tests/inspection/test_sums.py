@@ -1,0 +1,152 @@
+"""Everything sums: heads to what attention wrote, parts to the stream and to a logit, ways to the gradient."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from glassformer.inspection.chain import by_chain_rule
+from glassformer.inspection.gradients import backward, next_token_loss, side_by_side
+from glassformer.inspection.maps import attention_of, written_by_head
+from glassformer.inspection.record import gradients, see
+from glassformer.inspection.residual import attribute, decompose, lens, relative_error
+from glassformer.models.make import make_model
+from tests.conftest import tiny_config
+from tests.models.families import close, ids, make
+
+PLACEMENTS = ["pre", "post", "renorm", "none"]
+MODELS: dict[str, dict[str, object]] = {
+    **{placement: {"placement": placement, "bias": True} for placement in PLACEMENTS},
+    "no residuals": {"residual": False},
+    "no residuals, post": {"residual": False, "placement": "post", "bias": True},
+    "no residuals, renorm": {"residual": False, "placement": "renorm"},
+    "rms": {"norm": "rms", "placement": "post"},
+    "batch": {"norm": "batch", "placement": "post", "bias": True},
+    "grouped": {"heads": 4, "kv_heads": 2},
+    "wide values": {"value_width": 12, "bias": True},
+    "learned": {"position": "learned", "qk_norm": False, "tied": True, "bias": True},
+    "sinusoidal": {"position": "sinusoidal"},
+    "alibi, window": {"position": "alibi", "window": 4},
+    "similarity": {"attention": "similarity"},
+    "projected": {"attention": "projected"},
+    "query-key": {"attention": "query-key"},
+    "distance": {"attention": "distance", "position": "none"},
+}
+
+
+@pytest.fixture(params=MODELS, ids=lambda name: name.replace(" ", "-"))
+def model(request: pytest.FixtureRequest) -> torch.nn.Module:
+    return make("language", "transformer", **{"layers": 3, **MODELS[request.param]})
+
+
+def test_heads_sum_to_what_attention_wrote(model: torch.nn.Module) -> None:
+    seen = see(model, ids(2, 9))
+    for layer in range(3):
+        attention = attention_of(seen, layer)
+        each = written_by_head(attention, seen[f"{layer}.z"])
+        out = getattr(attention, "out", None)
+        bias = 0 if out is None or out.bias is None else out.bias
+        assert relative_error(each.sum(dim=1) + bias, seen[f"{layer}.attn_out"]) < 1e-6
+
+
+def test_parts_sum_to_the_stream_at_every_depth(model: torch.nn.Module) -> None:
+    seen = see(model, ids(2, 9))
+    for upto in range(4):
+        for heads in (True, False):
+            found = decompose(seen, upto, heads=heads)
+            assert found.error < 1e-6
+    found = decompose(seen, final=True, positions=[3, -1])
+    assert found.values.shape[1:3] == (2, 2) and found.error < 1e-6
+
+
+def test_parts_sum_to_each_logit(model: torch.nn.Module) -> None:
+    seen = see(model, ids(1, 9))
+    for against in (None, 5):
+        shares, logit, error = attribute(seen, token=7, position=4, against=against)
+        wanted = seen.logits[0, 4, 7] - (0 if against is None else seen.logits[0, 4, against])
+        assert logit == pytest.approx(float(wanted), abs=1e-5)
+        assert sum(shares.values()) == pytest.approx(logit, abs=1e-5) and error < 1e-5
+
+
+def test_the_lens_on_the_last_stream_is_the_answer(model: torch.nn.Module) -> None:
+    seen = see(model, ids(2, 9))
+    close(lens(seen, "2.resid"), seen.logits)
+    assert not torch.allclose(lens(seen, "embed"), seen.logits)
+
+
+def test_the_two_ways_sum_to_the_gradient(model: torch.nn.Module) -> None:
+    tokens = ids(2, 9)
+    seen = see(model, tokens)
+    loss, layers = backward(seen, next_token_loss(tokens))
+    assert [p.layer for p in layers] == [f"{i}.{kind}" for i in range(3) for kind in ("attention", "mlp")]
+    for passed in layers:
+        assert passed.error < 1e-5
+    plain = next_token_loss(tokens)(model(tokens))
+    close(loss, plain)
+
+
+def test_with_residuals_before_the_norm_the_gradient_passes_unchanged() -> None:
+    """Seed claim: under `pre` and `none` the identity's share *is* the gradient behind the layer."""
+    tokens = ids(2, 9)
+    for placement in ("pre", "none"):
+        seen = see(make("language", "transformer", placement=placement), tokens)
+        _, layers = backward(seen, next_token_loss(tokens))
+        for lower, upper in zip(layers, layers[1:], strict=False):
+            assert torch.equal(lower.identity, upper.before)
+
+
+def test_without_residuals_nothing_passes_along_the_identity() -> None:
+    tokens = ids(2, 9)
+    seen = see(make("language", "transformer", residual=False), tokens)
+    for passed in backward(seen, next_token_loss(tokens))[1]:
+        assert not passed.identity.any() and passed.through.any()
+
+
+def test_gradients_vanish_over_depth_without_residuals() -> None:
+    torch.manual_seed(0)
+    tokens = ids(2, 9)
+    model = make_model("language", tiny_config(layers=12, init="gpt2")).eval()
+    found = side_by_side(see(model, tokens), next_token_loss(tokens))
+    kept, bare = found["as it is"], found["without residuals"]
+    assert 0.1 < kept[0] / kept[-1] < 10
+    assert bare[0] < 1e-3 * bare[-1]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"qk_norm": False, "position": "none", "bias": True}, {"heads": 4, "kv_heads": 2, "value_width": 6}],
+    ids=str,
+)
+def test_the_chain_rule_written_out_is_what_autograd_gives(settings: dict[str, object]) -> None:
+    model, tokens = make("language", "transformer", **settings), ids(2, 9)
+    seen = see(model, tokens)
+    loss = next_token_loss(tokens)
+    _, found = gradients(seen, loss, [f"1.{name}" for name in ("q", "k", "v", "z", "attn_out")])
+    block = model.stack.blocks[1]  # pyright: ignore
+    x = block.attention_norm(seen["0.resid"]).detach()
+    written = by_chain_rule(seen, 1, x, found["1.attn_out"])
+    for name in "qkvz":
+        assert relative_error(getattr(written, name), found[f"1.{name}"]) < 1e-5
+    parameters = dict(block.attention.named_parameters())
+    wanted = torch.autograd.grad(loss(model(tokens)), [parameters[name] for name in written.parameters])
+    for (name, gradient), other in zip(written.parameters.items(), wanted, strict=True):
+        assert relative_error(gradient, other) < 1e-5, name
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_translator_sums_too(placement: str) -> None:
+    model = make("translate", "transformer", placement=placement, bias=True)
+    source, target = ids(2, 8), ids(2, 6, seed=2)
+    keys = torch.ones(2, 8, dtype=torch.bool)
+    keys[1, 5:] = False
+    seen = see(model, source, target, keys=keys)
+    for part in ("encoder.", "decoder."):
+        assert decompose(seen, part=part, final=True).error < 1e-6
+    assert attribute(seen, 3, part="decoder.")[2] < 1e-5
+
+    def loss(logits: Tensor) -> Tensor:
+        return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), target[:, 1:].flatten())
+
+    layers = backward(seen, loss, part="decoder.")[1]
+    assert {p.layer.rsplit(".", 1)[1] for p in layers} == {"attention", "cross", "mlp"}
+    assert max(p.error for p in layers) < 1e-5
+    assert max(p.error for p in backward(seen, loss, part="encoder.")[1]) < 1e-5
