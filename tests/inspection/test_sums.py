@@ -1,4 +1,6 @@
-"""Everything sums: heads to what attention wrote, parts to the stream and to a logit, ways to the gradient."""
+"""Everything sums: heads to what attention wrote, parts to stream and logit, ways to the gradient."""
+
+from itertools import pairwise
 
 import pytest
 import torch
@@ -90,7 +92,7 @@ def test_with_residuals_before_the_norm_the_gradient_passes_unchanged() -> None:
     for placement in ("pre", "none"):
         seen = see(make("language", "transformer", placement=placement), tokens)
         _, layers = backward(seen, next_token_loss(tokens))
-        for lower, upper in zip(layers, layers[1:], strict=False):
+        for lower, upper in pairwise(layers):
             assert torch.equal(lower.identity, upper.before)
 
 

@@ -46,8 +46,8 @@ def by_chain_rule(seen: Seen, layer: int, x: Tensor, g: Tensor, part: str = "") 
     shared = q.shape[1] // k.shape[1]
     keys, values = (t.repeat_interleave(shared, dim=1) for t in (k, v))
 
-    O = attention.out.weight.detach().view(-1, *z.shape[1::2])  # (C, H, E)
-    dz = torch.einsum("btc,che->bhte", g, O)
+    W_O = attention.out.weight.detach().view(-1, *z.shape[1::2])  # (C, H, E)
+    dz = torch.einsum("btc,che->bhte", g, W_O)
     dv = weights.transpose(-2, -1) @ dz
     dA = dz @ values.transpose(-2, -1)
     dS = weights * (dA - (weights * dA).sum(dim=-1, keepdim=True))

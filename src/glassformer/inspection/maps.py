@@ -68,7 +68,7 @@ def value_weighted(seen: Seen, layer: int, part: str = "", cross: bool = False) 
 
 
 def rollout(seen: Seen, upto: int | None = None, part: str = "") -> Tensor:
-    """How much of each position flows into each, (B, T, T): the product of (A + 1)/2, A the mean over heads."""
+    """How much of each position is in each, (B, T, T): the product of (A + 1)/2, A the mean over heads."""
     layers = len(stack_of(seen, part).blocks) if upto is None else upto
     flow: Tensor | None = None
     for layer in range(layers):

@@ -54,7 +54,7 @@ def decompose(
     heads: bool = True,
     final: bool = False,
 ) -> Components:
-    """The stream after `upto` blocks (all of them), at some positions or at all; `final`: after the last norm.
+    """The stream after `upto` blocks (all), at some positions or at all; `final`: after the last norm.
 
     With `heads` every head is a part, else every attention layer.
     """
@@ -115,12 +115,18 @@ def attribute(
 ) -> tuple[dict[str, float], float, float]:
     """What each part adds to the logit of `token` at a position: (part → share, the logit, the error).
 
-    `against` another token: to the difference of the two. The last norm is carried through as above.
+    `against` another token: to the difference of the two. The last norm is carried through as above. Where
+    there is one answer for the whole text, the positions speak as they were pooled.
     """
     direction, bias = readout(seen.model, token, against)
-    found = decompose(seen, positions=[position], part=part, heads=heads, final=True)
-    shares = found.values[:, 0, 0] @ direction.float()
-    logits = seen.logits[0, position].float()
+    if seen.logits.ndim == 2:
+        found = decompose(seen, part=part, heads=heads, final=True)
+        vectors = torch.einsum("t,ntc->nc", seen["pool"][0].float(), found.values[:, 0])
+        logits = seen.logits[0].float()
+    else:
+        found = decompose(seen, positions=[position], part=part, heads=heads, final=True)
+        vectors, logits = found.values[:, 0, 0], seen.logits[0, position].float()
+    shares = vectors.detach() @ direction.float()
     logit = float(logits[token] - (0.0 if against is None else logits[against]))
     named = dict(zip(found.names, shares.tolist(), strict=True))
     if bias:

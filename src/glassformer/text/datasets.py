@@ -8,7 +8,7 @@ import hashlib
 from pathlib import Path
 
 from glassformer.errors import DataError, UsageError, closest
-from glassformer.text import pydocs
+from glassformer.text import pydocs, repeats
 from glassformer.text.download import DataSet, File, local_file
 from glassformer.text.examples import Examples
 from glassformer.text.generated import GENERATED
@@ -124,7 +124,8 @@ DATASETS = {
     ),
 }
 
-NAMES = ["pydocs", *DATASETS, *GENERATED]
+WRITTEN = {"pydocs": pydocs.documents, "repeats": repeats.documents}  # text that is made here
+NAMES = [*WRITTEN, *DATASETS, *GENERATED]
 
 
 def task_of(source: str, target: str | None = None) -> str:
@@ -139,7 +140,7 @@ def task_of(source: str, target: str | None = None) -> str:
 def open_examples(source: str, task: str, target: str | None, valid: float, test: float) -> Examples:
     """The examples that a SOURCE stands for: a path, or the name of a data set."""
     known = {name: made_for for name, (made_for, _) in GENERATED.items()}
-    known |= {name: dataset.task for name, dataset in DATASETS.items()} | {"pydocs": "language"}
+    known |= {name: dataset.task for name, dataset in DATASETS.items()} | dict.fromkeys(WRITTEN, "language")
     if source in known and not Path(source).exists():
         if known[source] != task:
             raise UsageError(f"the data set '{source}' is for the task {known[source]}, not {task}.")
@@ -173,8 +174,8 @@ def _named_examples(name: str, task: str) -> Examples:
 
 def open_corpus(source: str, valid: float = 0.05, test: float = 0.05) -> Corpus:
     """The corpus that a SOURCE stands for: a path, `-`, or the name of a data set."""
-    if source == "pydocs":
-        return _pydocs_corpus(valid, test)
+    if source in WRITTEN and not Path(source).exists():
+        return _written_corpus(source, valid, test)
     if source in DATASETS and DATASETS[source].task == "language" and not Path(source).exists():
         return _named_corpus(source, DATASETS[source])
     if (source in DATASETS or source in GENERATED) and not Path(source).exists():
@@ -187,12 +188,12 @@ def open_corpus(source: str, valid: float = 0.05, test: float = 0.05) -> Corpus:
     return own_corpus(source, valid, test)
 
 
-def _pydocs_corpus(valid: float, test: float) -> Corpus:
-    documents = pydocs.documents()
+def _written_corpus(name: str, valid: float, test: float) -> Corpus:
+    documents = WRITTEN[name]()
     spans = [Span(name, data := text.encode(), 0, len(data)) for name, text in documents]
     splits, rule = divide(spans, valid, test)
     digests = [hashlib.sha256(text.encode()).hexdigest() for _, text in documents]
-    return make_corpus("pydocs", splits, rule, digests)
+    return make_corpus(name, splits, rule, digests)
 
 
 def _named_corpus(name: str, dataset: DataSet) -> Corpus:

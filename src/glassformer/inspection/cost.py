@@ -1,0 +1,149 @@
+"""What the parts of a model cost, measured over length and width, and the exponents that come out.
+
+    attention       O(T² C) time; O(T²) memory as the formula has it, O(T) with the fused kernels
+    feed-forward    O(T C²)
+    recurrence      O(T C²) too, but T steps that wait for each other
+
+A part is run by itself, forward and backward, at growing T (and growing C). The exponent is the slope of
+log time over log size at the large end, where what a call costs anyway has faded.
+
+Letters: B batch, T positions, C width, H heads, D head width.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.models.attention import Mask, attend, attend_by_formula, join_heads, split_heads
+from glassformer.models.layers import make_mlp
+from glassformer.models.recurrent import Recurrence
+
+HEADS = 4
+EXPECTED = {  # exponents of time over T and over C, of memory over T
+    "attention, by formula": (2, 1, 2),
+    "attention, fused": (2, 1, 1),
+    "feed-forward": (1, 2, 1),
+    "lstm": (1, 2, 1),
+}
+
+
+@dataclass
+class Point:
+    part: str
+    T: int
+    C: int
+    seconds: float
+    bytes: int  # at most, beyond parameters and input
+
+
+@dataclass
+class Fit:
+    part: str
+    over: str  # T or C
+    time: float  # exponents
+    memory: float
+    expected_time: int
+    expected_memory: int | None
+
+
+def make_part(part: str, C: int, device: torch.device) -> Callable[[Tensor], Tensor]:
+    """What takes x (1, T, C) to something of the same shape. Attention is the mixing alone: q = k = v = x."""
+    if part.startswith("attention"):
+        form = _by_formula if part.endswith("formula") else attend
+        return lambda x: join_heads(form(*(split_heads(x, HEADS),) * 3, Mask(causal=True)))
+    if part == "feed-forward":
+        return make_mlp(C, 4 * C, "gelu", False).to(device)
+    recurrence = Recurrence("lstm", C, C).to(device)
+    return lambda x: recurrence(x, recurrence.begin(len(x)))[0]
+
+
+def _by_formula(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+    return attend_by_formula(q, k, v, mask)[0]
+
+
+def measure(part: str, T: int, C: int, device: torch.device, repeats: int = 5) -> Point:
+    """The median time of a forward and backward pass of one sequence, and the memory it takes."""
+    torch.manual_seed(0)
+    run = make_part(part, C, device)
+    x = torch.randn(1, T, C, device=device, requires_grad=True)
+
+    def once() -> None:
+        run(x).sum().backward()
+        x.grad = None
+
+    once()
+    seconds: list[float] = []
+    for _ in range(repeats):
+        _wait(device)
+        began = time.perf_counter()
+        once()
+        _wait(device)
+        seconds.append(time.perf_counter() - began)
+    return Point(part, T, C, float(np.median(seconds)), peak_memory(once, device))
+
+
+def peak_memory(work: Callable[[], None], device: torch.device) -> int:
+    """Bytes that PyTorch holds at most while it works, beyond what it held before."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        work()
+        return torch.cuda.max_memory_allocated() - before
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or it says on standard error that it begins and ends
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as p:
+        work()
+    assert p.profiler is not None and p.profiler.kineto_results is not None
+    events = [e for e in p.profiler.kineto_results.events() if e.name() == "[memory]"]
+    held = np.cumsum([e.nbytes() for e in sorted(events, key=lambda e: e.start_ns())])
+    return int(max(held, default=0))
+
+
+def sweep(
+    lengths: Sequence[int],
+    widths: Sequence[int],
+    device: torch.device,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[Point]:
+    """Every part over T at the narrowest width, and over C at a length in the middle."""
+    found: list[Point] = []
+    for part in EXPECTED:
+        middle = lengths[len(lengths) // 2]
+        sizes = {(T, widths[0]) for T in lengths} | {(middle, C) for C in widths}
+        for T, C in sorted(sizes):
+            progress(f"{part}: T {T}, C {C} …")
+            found.append(measure(part, T, C, device))
+    return found
+
+
+def fit(points: Sequence[Point]) -> list[Fit]:
+    """The exponents of each part over T and over C, from the larger half of the sizes."""
+    fits: list[Fit] = []
+    for part, (time_T, time_C, memory_T) in EXPECTED.items():
+        mine = [p for p in points if p.part == part]
+        narrow = min(p.C for p in mine)
+        middle = max((p.T for p in mine), key=[p.T for p in mine].count)  # the length of several widths
+        for over, some, expected, memory in (
+            ("T", [p for p in mine if narrow == p.C], time_T, memory_T),
+            ("C", [p for p in mine if middle == p.T], time_C, None),
+        ):
+            if len(some) < 3:
+                continue
+            some = sorted(some, key=lambda p: (p.T, p.C))[-max(3, len(some) // 2) :]
+            sizes = np.log([p.T if over == "T" else p.C for p in some])
+            slopes = [np.polyfit(sizes, np.log(y), 1)[0] for y in _series(some)]
+            fits.append(Fit(part, over, *(float(s) for s in slopes), expected, memory))
+    return fits
+
+
+def _series(points: Sequence[Point]) -> tuple[list[float], list[float]]:
+    return [p.seconds for p in points], [float(max(1, p.bytes)) for p in points]
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()

@@ -1,0 +1,132 @@
+"""A text seen through a model: what was recorded, with the names of its tokens, and everything derived from it.
+
+Letters: B = 1 text, H heads, T positions, C model width, V outputs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from glassformer.inspection import gradients as backwards
+from glassformer.inspection import maps, residual
+from glassformer.inspection.record import Seen, parts_of, stack_of
+from glassformer.models.model import Encoder, EncoderDecoder
+from glassformer.models.transformer import Stack
+
+
+@dataclass
+class Look:
+    """`look["3.z"]` is a recorded value; the methods derive the rest. Of a translator, `part` chooses
+    `encoder.` or `decoder.`, which is what is meant when nothing is said."""
+
+    seen: Seen
+    text: str
+    task: str
+    tokens: dict[str, list[str]]  # what stands at each position, by part
+    name: Callable[[int], str]  # of an output: a token or a label
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, site: str) -> Tensor:
+        return self.seen[site]
+
+    @property
+    def part(self) -> str:
+        return parts_of(self.seen.model)[-1]
+
+    @property
+    def is_transformer(self) -> bool:
+        model: Any = self.seen.model
+        return isinstance(model.decoder if isinstance(model, EncoderDecoder) else model.stack, Stack)
+
+    @property
+    def layers(self) -> int:
+        return len(stack_of(self.seen, self.part).blocks)
+
+    @property
+    def answers_once(self) -> bool:
+        """Whether there is one answer for the whole text."""
+        return self.seen.logits.ndim == 2
+
+    def pattern(self, layer: int, heads: Sequence[int] | None = None, **options: Any) -> Tensor:
+        """How much each position takes from each, (H, T, S). Options: queries, part, cross (see maps.py)."""
+        return maps.pattern(self.seen, layer, heads, **{"part": self.part, **options})[0]
+
+    def value_weighted(self, layer: int, **options: Any) -> Tensor:
+        return maps.value_weighted(self.seen, layer, **{"part": self.part, **options})[0]
+
+    def rollout(self, upto: int | None = None, part: str | None = None) -> Tensor:
+        return maps.rollout(self.seen, upto, self.part if part is None else part)[0]
+
+    def heads(self, layer: int, part: str | None = None) -> Tensor:
+        """What each head writes into the stream, (H, T, C)."""
+        part = self.part if part is None else part
+        z = self.seen[f"{part}{layer}.z"].float()
+        return maps.written_by_head(maps.attention_of(self.seen, layer, part), z)[0]
+
+    def components(self, upto: int | None = None, **options: Any) -> residual.Components:
+        """The parts of the stream. Options: positions, part, heads, final (see residual.py)."""
+        return residual.decompose(self.seen, upto, **{"part": self.part, **options})
+
+    def attribution(
+        self, output: int | None = None, position: int = -1, against: int | None = None, heads: bool = True
+    ) -> tuple[dict[str, float], float, float]:
+        """What each part adds to a logit, the likeliest one's unless told: (shares, logit, error)."""
+        chosen = int(self.logits(position).argmax()) if output is None else output
+        return residual.attribute(self.seen, chosen, position, against, self.part, heads)
+
+    def logits(self, position: int = -1) -> Tensor:
+        return (self.seen.logits[0] if self.answers_once else self.seen.logits[0, position]).float()
+
+    def best(self, position: int = -1, k: int = 5) -> list[tuple[str, float]]:
+        """The likeliest outputs there, with their probabilities."""
+        return self.named(self.logits(position), k)
+
+    def named(self, logits: Tensor, k: int) -> list[tuple[str, float]]:
+        found = logits.softmax(-1).topk(min(k, len(logits)))
+        return [(self.name(i), p) for p, i in zip(found.values.tolist(), found.indices.tolist(), strict=True)]
+
+    def lens(self, position: int = -1, k: int = 3) -> list[tuple[str, list[tuple[str, float]]]]:
+        """What each depth of the stream would answer at a position: (site, its likeliest outputs)."""
+        sites = residual.stream_sites(self.seen, self.part)
+        found = [residual.lens(self.seen, site, self.part, [position])[0, 0] for site in sites]
+        return [(site, self.named(logits, k)) for site, logits in zip(sites, found, strict=True)]
+
+    def stream(self) -> list[tuple[str, float, float]]:
+        """Along the stream: (site, its mean length over positions, mean cosine with the last of it)."""
+        sites = residual.stream_sites(self.seen, self.part)
+        last = self.seen[f"{self.part}{sites[-1]}"][0].float()
+        return [(site, *_against(self.seen[f"{self.part}{site}"][0].float(), last)) for site in sites]
+
+    def writes(self) -> list[tuple[str, float, float]]:
+        """What each layer writes: (name, its mean length, mean cosine with the stream's end)."""
+        last = self.seen[f"{self.part}{self.layers - 1}.resid"][0].float()
+        found: list[tuple[str, float, float]] = []
+        for i in range(self.layers):
+            for name in ("attn_out", "cross.attn_out", "mlp_out"):
+                if (site := f"{self.part}{i}.{name}") in self.seen.values:
+                    found.append((f"{i}.{name}", *_against(self.seen[site][0].float(), last)))
+        return found
+
+    def loss(self) -> Callable[[Tensor], Tensor]:
+        """Of its own next tokens, for a language model or a translator; else of the likeliest answer."""
+        if isinstance(self.seen.model, Encoder):
+            answer = self.seen.logits.argmax(-1)
+            return lambda logits: F.cross_entropy(logits.flatten(0, -2).float(), answer.flatten())
+        return backwards.next_token_loss(self.seen.inputs[-1])
+
+    def backward(self, part: str | None = None) -> tuple[float, list[backwards.Passed]]:
+        """The loss, and how its gradient comes down through each layer."""
+        value, found = backwards.backward(self.seen, self.loss(), self.part if part is None else part)
+        return float(value), found
+
+    def depth(self) -> dict[str, list[float]]:
+        """The gradient's length over depth, as the model is and without its residual connections."""
+        return backwards.side_by_side(self.seen, self.loss(), self.task)
+
+
+def _against(x: Tensor, last: Tensor) -> tuple[float, float]:
+    return float(x.norm(dim=-1).mean()), float(torch.cosine_similarity(x, last, dim=-1).mean())
