@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -40,6 +40,9 @@ from glassformer.text.load import load_tokenizer
 from glassformer.text.tokenizer import UNKNOWN, Tokenizer
 from glassformer.training.checkpoint import load_weights
 from glassformer.training.device import choose_device
+
+if TYPE_CHECKING:
+    from glassformer.inspection.look import Look
 
 Warn = Callable[[str], None]
 
@@ -220,7 +223,7 @@ class Run:
 
     def translate(self, texts: list[str], beams: int = 4, strength: float = 0.6, **options: Any) -> list[str]:
         """The best translation of each text. Options: progress, called with each number of texts done."""
-        job = self._bare_job(TranslateJob)
+        job = self.bare_job(TranslateJob)
         assert isinstance(job, TranslateJob) and isinstance(self.model, EncoderDecoder)
         there = [text for text in texts if text.strip()]  # an empty line stays one
         found = iter(job.translate(self.model, self.config, there, beams=beams, strength=strength, **options))
@@ -229,7 +232,7 @@ class Run:
     @torch.no_grad()
     def classify(self, texts: list[str]) -> list[dict[str, float]]:
         """For each text the probability of every label, the likeliest first."""
-        job = self._bare_job(ClassifyJob)
+        job = self.bare_job(ClassifyJob)
         assert isinstance(job, ClassifyJob)
         answers: list[dict[str, float]] = []
         for text in texts:
@@ -242,7 +245,7 @@ class Run:
     @torch.no_grad()
     def tag(self, words: list[str]) -> list[str]:
         """The tag of each word."""
-        job = self._bare_job(TagJob)
+        job = self.bare_job(TagJob)
         assert isinstance(job, TagJob)
         ids, starts = job.encode_words(words)
         if len(ids) > self.config.model.context:
@@ -250,7 +253,16 @@ class Run:
         found = self.model(torch.from_numpy(ids)[None].to(self.device))[0].argmax(-1).tolist()
         return [job.labels[found[i]] for i in starts]
 
-    def _bare_job(self, kind: type[Job]) -> Job:
+    def look(self, text: str, **options: Any) -> "Look":
+        """See a text through the model: every head, residual and gradient (inspection/look.py).
+
+        Options: target (of a translation), tokens to write first, sites to record, edits to make.
+        """
+        from glassformer.looking import look_at
+
+        return look_at(self, text, **options)
+
+    def bare_job(self, kind: type[Job]) -> Job:
         """The run's job without its data, for what the user brings."""
         if self.config.task != kind.name:
             fits = {"language": "generate", "masked": "eval", "tag": "classify"}

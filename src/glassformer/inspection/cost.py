@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,7 +56,8 @@ def make_part(part: str, C: int, device: torch.device) -> Callable[[Tensor], Ten
     """What takes x (1, T, C) to something of the same shape. Attention is the mixing alone: q = k = v = x."""
     if part.startswith("attention"):
         form = _by_formula if part.endswith("formula") else attend
-        return lambda x: join_heads(form(*(split_heads(x, HEADS),) * 3, Mask(causal=True)))
+        mask = Mask(causal=True)
+        return lambda x: join_heads(form(h := split_heads(x, HEADS), h, h, mask))
     if part == "feed-forward":
         return make_mlp(C, 4 * C, "gelu", False).to(device)
     recurrence = Recurrence("lstm", C, C).to(device)
@@ -98,7 +100,7 @@ def peak_memory(work: Callable[[], None], device: torch.device) -> int:
     with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as p:
         work()
     assert p.profiler is not None and p.profiler.kineto_results is not None
-    events = [e for e in p.profiler.kineto_results.events() if e.name() == "[memory]"]
+    events: list[Any] = [e for e in p.profiler.kineto_results.events() if e.name() == "[memory]"]
     held = np.cumsum([e.nbytes() for e in sorted(events, key=lambda e: e.start_ns())])
     return int(max(held, default=0))
 
@@ -135,8 +137,8 @@ def fit(points: Sequence[Point]) -> list[Fit]:
                 continue
             some = sorted(some, key=lambda p: (p.T, p.C))[-max(3, len(some) // 2) :]
             sizes = np.log([p.T if over == "T" else p.C for p in some])
-            slopes = [np.polyfit(sizes, np.log(y), 1)[0] for y in _series(some)]
-            fits.append(Fit(part, over, *(float(s) for s in slopes), expected, memory))
+            time_, bytes_ = (float(np.polyfit(sizes, np.log(y), 1)[0]) for y in _series(some))
+            fits.append(Fit(part, over, time_, bytes_, expected, memory))
     return fits
 
 

@@ -1,4 +1,4 @@
-"""A text seen through a model: what was recorded, with the names of its tokens, and everything derived from it.
+"""A text seen through a model: what was recorded, the names of its tokens, and all that is derived from it.
 
 Letters: B = 1 text, H heads, T positions, C model width, V outputs.
 """
@@ -28,7 +28,8 @@ class Look:
     task: str
     tokens: dict[str, list[str]]  # what stands at each position, by part
     name: Callable[[int], str]  # of an output: a token or a label
-    about: dict[str, Any] = field(default_factory=dict)
+    run: str = ""
+    model: dict[str, Any] = field(default_factory=dict)  # its settings, for reports
 
     def __getitem__(self, site: str) -> Tensor:
         return self.seen[site]

@@ -64,12 +64,15 @@ def see(
     tap = Chain(Edits(edits), record)
     with torch.no_grad():
         logits = _run(model if compiled is None else compiled, inputs, keys, tap)
+    values = record.values
+    if compiled is not None:  # under CUDA graphs the next call would write over what this one gave
+        logits, values = logits.clone(), {site: x.clone() for site, x in values.items()}
     made = {e.site for e in edits}
     if unknown := [s for s in made if s not in record.shown]:
         raise UsageError(
             f"no site '{unknown[0]}' to edit: {_few(record.shown)}{closest(unknown[0], record.shown)}"
         )
-    return Seen(model, inputs, keys, record.values, logits, tuple(edits), compiled)
+    return Seen(model, inputs, keys, values, logits, tuple(edits), compiled)
 
 
 def gradients(seen: Seen, loss: Loss, sites: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -68,7 +68,8 @@ def decompose(
     stream = at("embed")
     parts = _embedded(seen, part, take)
     for i, block in enumerate(blocks[:last]):
-        layers = [(f"{i}.", block.attention, block.attention_norm, f"{i}.resid_mid")]
+        layers: list[tuple[str, Mixer | CrossAttention, nn.Module | None, str]] = []
+        layers.append((f"{i}.", block.attention, block.attention_norm, f"{i}.resid_mid"))
         if block.cross is not None:
             layers.append((f"{i}.cross.", block.cross, block.cross_norm, f"{i}.resid_cross"))
         for prefix, layer, norm, after in layers:

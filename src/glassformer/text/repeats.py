@@ -1,10 +1,11 @@
-"""Random words, each said twice: text in which nothing helps but to look back and copy.
+"""Random words, each said three times: text in which nothing helps but to look back and copy.
 
-    Xq3fTz…Xq3fTz…
-    m0PdLk…m0PdLk…
+    Xq3fTzXq3fTzXq3fTz
+    m0PdLkYsm0PdLkYsm0PdLkYs
 
-The first half of a line cannot be predicted; the second can, by a model that finds the letter before in what
-it has read and takes what followed. Halves differ in length, so that position alone does not tell where.
+The first time a word cannot be predicted; after that it can, by a model that finds the last letter in what it
+has read and takes what followed. Words differ in length, so that position alone does not tell where, and no
+letter is twice in a word, so that there is one place to find.
 """
 
 import string
@@ -15,7 +16,8 @@ from glassformer.text.order import number
 
 ALPHABET = string.ascii_letters + string.digits
 DOCUMENTS, LINES = 400, 50
-SHORTEST, LONGEST = 8, 40
+SHORTEST, LONGEST = 6, 20
+TIMES = 3
 
 
 def documents() -> list[tuple[str, str]]:
@@ -26,5 +28,5 @@ def documents() -> list[tuple[str, str]]:
 def _line(document: int, line: int) -> str:
     random = np.random.Generator(np.random.PCG64(number(document, line)))
     size = SHORTEST + int(random.integers(LONGEST - SHORTEST + 1))
-    half = "".join(ALPHABET[int(k)] for k in random.permutation(len(ALPHABET))[:size])
-    return f"{half}{half}\n"
+    word = "".join(ALPHABET[int(k)] for k in random.permutation(len(ALPHABET))[:size])
+    return f"{word * TIMES}\n"

@@ -4,7 +4,7 @@ The pair that was learned first is merged first, the leftmost of equals. Short p
 pairs for it each time. Long ones sort the places of their pairs by rank, and are taken a tile at a time, so
 that a megabyte without a blank is no trap.
 """
-# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false, reportPossiblyUnboundVariable=false
 # (numba knows the fields of a record, a type checker does not)
 
 from typing import NamedTuple

@@ -1,0 +1,60 @@
+"""`glassformer look`: a text seen through a run."""
+
+from typing import Annotated
+
+import typer
+
+from glassformer import console
+
+look_app = typer.Typer(rich_markup_mode=None)
+
+
+@look_app.command(
+    epilog="""Examples:
+
+  glassformer look runs/demo "The if statement"
+
+  glassformer look runs/demo "The if statement" --html look.html      a page that needs no internet
+
+  glassformer look runs/demo "The if statement" --plots pictures --tokens 20
+
+  glassformer look runs/dates "the third of May, 1987"                source and translation""",
+)
+@console.command
+def look(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page that stands alone.")] = None,
+    plots: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Write every plot, as SVG and PNG.")
+    ] = None,
+    tokens: Annotated[int, typer.Option(min=0, help="Let a language model write so many first.")] = 0,
+    target: Annotated[
+        str | None, typer.Option(help="The translation to look at; without it, the model's own.")
+    ] = None,
+    maps: Annotated[bool, typer.Option("--maps", help="All attention maps, also of a long text.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Look inside: every head, residual and gradient of a run on a text."""
+    import sys
+    from pathlib import Path
+
+    from glassformer.inspection.html import as_html
+    from glassformer.inspection.plots import draw_all
+    from glassformer.inspection.text import as_text
+    from glassformer.looking import report_on
+    from glassformer.run import load
+
+    opened = load(run)
+    text = sys.stdin.read().removesuffix("\n") if text == "-" else text
+    report = report_on(opened, opened.look(text, target=target, tokens=tokens), maps)
+    if html is not None:
+        Path(html).write_text(as_html(report), encoding="utf-8")
+        console.note(f"Written: {html}")
+    if plots is not None:
+        for path in draw_all(report, Path(plots)):
+            console.note(f"Written: {path}")
+    if json_:
+        console.put_json(report)
+    elif html is None and plots is None:
+        console.put(as_text(report))
