@@ -4,7 +4,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test check format bench bench-tokenizer test-tokenizer depth docs clean
+.PHONY: help install dev demo test check format bench bench-tokenizer test-tokenizer test-peers depth docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -58,6 +58,17 @@ bench-tokenizer: .venv/.installed-dev  ## the tokenizer beside rustbpe, tiktoken
 
 test-tokenizer: .venv/.installed-dev  ## the tokenizer at length: 100,000 made-up strings, a million random ones
 	GLASSFORMER_EXAMPLES=100000 $(BIN)/python -m pytest -n 2 tests/text/test_bpe*.py
+
+# TransformerLens brings its own versions of much, so it gets an environment of its own.
+.venv-peers/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -m venv .venv-peers
+	@.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt torch
+	@.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt \
+	  --editable . pytest hypothesis 'transformer-lens<4'
+	@touch $@
+
+test-peers: .venv-peers/.installed  ## looking inside, beside TransformerLens
+	.venv-peers/bin/python -m pytest tests/peers
 
 depth: .venv/.installed  ## how deep a stack can be trained, with which norms; half an hour on a CPU
 	$(BIN)/python benchmarks/depth.py

@@ -1,4 +1,4 @@
-"""`glassformer look`: a text seen through a run."""
+"""`glassformer look` and `import`: a text seen through a run, and models from elsewhere to look into."""
 
 from typing import Annotated
 
@@ -58,3 +58,34 @@ def look(
         console.put_json(report)
     elif html is None and plots is None:
         console.put(as_text(report))
+
+
+@look_app.command(
+    "import",
+    epilog="Example:  glassformer import ~/models/gpt2 runs/gpt2      then: glassformer look runs/gpt2 TEXT",
+)
+@console.command
+def import_(
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR",
+            help="config.json, *.safetensors and tokenizer.json of a GPT-2.",
+            show_default=False,
+        ),
+    ],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run directory to make.", show_default=False)],
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Make a run of a Hugging Face GPT-2 folder on this machine; nothing in it is executed."""
+    from glassformer.importing import import_folder
+
+    opened, parameters = import_folder(folder, run)
+    if json_:
+        console.put_json({"run": str(opened.path), "parameters": parameters})
+        return
+    model = opened.config.model
+    console.put(
+        f"{opened.path}: {parameters:,} parameters, {model.layers} layers of {model.heads} heads, "
+        f"vocabulary {model.vocab:,}. Look inside: glassformer look {opened.path} TEXT"
+    )

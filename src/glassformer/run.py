@@ -13,7 +13,7 @@ All of it is data; nothing in it is ever executed.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,9 @@ from glassformer.config import Config
 from glassformer.errors import RunError, UsageError
 from glassformer.evaluation.errors import Mistakes
 from glassformer.evaluation.result import Result
-from glassformer.generation.beam import beam_search
 from glassformer.generation.sampling import Sampler
-from glassformer.generation.stream import prompt_ids, stream_text
+from glassformer.generation.stream import search_text, stream_text
+from glassformer.inspection.edit import Edit, Edits
 from glassformer.jobs.find import JOBS
 from glassformer.jobs.job import Job
 from glassformer.jobs.labels import ClassifyJob, TagJob
@@ -123,6 +123,8 @@ class Run:
 
     def _open_job(self, data: str | None, target: str | None, warn: Warn) -> Job:
         kind, settings = JOBS[self.config.task], self.config.data
+        if data is None and self.data.get("imported"):
+            raise UsageError(f"{self.path} was imported and has no data of its own: name some with --data")
         other = settings.model_copy(update={"source": data, "target": target})
         opened = kind.open(settings if data is None else other)
         for warning in opened.warnings:
@@ -176,24 +178,32 @@ class Run:
         return job.mistakes(self.model, self.config, split, **options)
 
     def stream(
-        self, prompt: str = "", tokens: int = 200, *, sampler: Sampler | None = None, **options: Any
+        self,
+        prompt: str = "",
+        tokens: int = 200,
+        *,
+        sampler: Sampler | None = None,
+        edits: Sequence[Edit] = (),
+        **options: Any,
     ) -> Iterator[list[str]]:
         """Like `generate`, but yields the new text of each sequence after every token.
 
         Options: n, stop, cached (see `stream_text`).
         """
-        model = self.language_model
-        return stream_text(model, self.tokenizer, prompt, tokens, sampler or Sampler(), **options)
+        sampler = sampler or Sampler()
+        if edits:
+            options["new_tap"] = lambda: Edits(edits, goes_on=True)
+        return stream_text(self.language_model, self.tokenizer, prompt, tokens, sampler, **options)
 
     def generate(self, prompt: str = "", tokens: int = 200, *, n: int = 1, **options: Any) -> list[str]:
         """`n` continuations of a prompt, without the prompt.
 
-        Options: temperature, top_k, top_p, min_p, seed (see `Sampler`), stop, cached; or beams and strength
-        (of the length penalty), which gives the `n` best that beam search finds.
+        Options: temperature, top_k, top_p, min_p, seed (see `Sampler`), stop, cached, edits made on the way
+        (inspection/edit.py); or beams and strength (of the length penalty): the `n` best of beam search.
         """
         if "beams" in options:
             return [text for text, _ in self.search(prompt, tokens, **options)[:n]]
-        own = {k: options.pop(k) for k in ("stop", "cached") if k in options}
+        own = {k: options.pop(k) for k in ("stop", "cached", "edits") if k in options}
         texts = [""] * n
         for parts in self.stream(prompt, tokens, n=n, sampler=Sampler(**options), **own):
             texts = [text + part for text, part in zip(texts, parts, strict=True)]
@@ -203,23 +213,7 @@ class Run:
         self, prompt: str = "", tokens: int = 200, beams: int = 4, strength: float = 0.0
     ) -> list[tuple[str, float]]:
         """The continuations that beam search finds, best first, each with its score."""
-        model = self.language_model
-        ids = torch.tensor([prompt_ids(self.tokenizer, prompt)], device=self.device)
-        if model.limit is not None and ids.shape[1] + tokens > model.limit:
-            raise UsageError(
-                f"beam search needs room for prompt and text at once: {ids.shape[1]} + {tokens} tokens are "
-                f"more than the context of {model.limit}. Ask for fewer tokens."
-            )
-        found = beam_search(
-            lambda new, state: model(new, state=state),
-            model.new_state(1),
-            ids,
-            beams=beams,
-            tokens=tokens,
-            end=self.tokenizer.end_of_text,
-            strength=strength,
-        )[0]
-        return [(self.tokenizer.decode(h.ids, specials=False), h.score) for h in found]
+        return search_text(self.language_model, self.tokenizer, prompt, tokens, beams, strength)
 
     def translate(self, texts: list[str], beams: int = 4, strength: float = 0.6, **options: Any) -> list[str]:
         """The best translation of each text. Options: progress, called with each number of texts done."""

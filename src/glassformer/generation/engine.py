@@ -14,32 +14,40 @@ import torch
 from torch import Tensor
 
 from glassformer.models.model import LanguageModel
+from glassformer.models.tap import Tap, off
 
 Choose = Callable[[Tensor], Tensor]
+NewTap = Callable[[], Tap]  # for each time that a text is read from its start
 
 
 @torch.no_grad()
 def generate(
-    model: LanguageModel, prompt: Tensor, tokens: int, choose: Choose, *, cached: bool = True
+    model: LanguageModel,
+    prompt: Tensor,
+    tokens: int,
+    choose: Choose,
+    *,
+    cached: bool = True,
+    new_tap: NewTap = lambda: off,
 ) -> Iterator[Tensor]:
     """Yield the next token of each sequence, (B), `tokens` times. `prompt` is (B, T) with T ≥ 1."""
     training = model.training
     model.eval()
     try:
-        steps = _with_cache(model, prompt, choose) if cached else _without_cache(model, prompt, choose)
+        steps = (_with_cache if cached else _without_cache)(model, prompt, choose, new_tap)
         for _, chosen in zip(range(tokens), steps, strict=False):
             yield chosen
     finally:
         model.train(training)
 
 
-def _with_cache(model: LanguageModel, seen: Tensor, choose: Choose) -> Iterator[Tensor]:
+def _with_cache(model: LanguageModel, seen: Tensor, choose: Choose, new_tap: NewTap) -> Iterator[Tensor]:
     seen = _fit(seen, model.limit)
     while True:
-        state = model.new_state(len(seen))
+        state, tap = model.new_state(len(seen)), new_tap()
         new = seen
         while model.limit is None or seen.shape[1] <= model.limit:
-            chosen = choose(model(new, state=state)[:, -1])
+            chosen = choose(model(new, state=state, tap=tap)[:, -1])
             yield chosen
             new = chosen[:, None]
             if model.limit is not None:  # else nothing is ever read again
@@ -47,11 +55,11 @@ def _with_cache(model: LanguageModel, seen: Tensor, choose: Choose) -> Iterator[
         seen = _fit(seen, model.limit)
 
 
-def _without_cache(model: LanguageModel, seen: Tensor, choose: Choose) -> Iterator[Tensor]:
+def _without_cache(model: LanguageModel, seen: Tensor, choose: Choose, new_tap: NewTap) -> Iterator[Tensor]:
     """The plain way, and the oracle of the other."""
     seen = _fit(seen, model.limit)
     while True:
-        chosen = choose(model(seen)[:, -1])
+        chosen = choose(model(seen, tap=new_tap())[:, -1])
         yield chosen
         seen = _fit(torch.cat([seen, chosen[:, None]], dim=1), model.limit)
 

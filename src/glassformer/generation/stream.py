@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from glassformer.errors import UsageError
-from glassformer.generation.engine import Choose, generate
+from glassformer.generation.beam import beam_search
+from glassformer.generation.engine import Choose, NewTap, generate
 from glassformer.models.model import LanguageModel
+from glassformer.models.tap import off
 from glassformer.text.tokenizer import Decoding, Tokenizer
 
 
@@ -20,6 +22,7 @@ def stream_text(
     n: int = 1,
     stop: Sequence[str] = (),
     cached: bool = True,
+    new_tap: NewTap = lambda: off,
 ) -> Iterator[list[str]]:
     """Generate and yield, after every token, the new text of each of `n` sequences.
 
@@ -31,11 +34,33 @@ def stream_text(
     ids = prompt_ids(tokenizer, prompt)
     batch = torch.tensor([ids] * n, device=next(model.parameters()).device)
     streams = [TextStream(tokenizer, mark, stop, after=len(ids) > (mark is not None)) for _ in range(n)]
-    for chosen in generate(model, batch, tokens, choose, cached=cached):
+    for chosen in generate(model, batch, tokens, choose, cached=cached, new_tap=new_tap):
         yield [s.feed(t) for s, t in zip(streams, chosen.tolist(), strict=True)]
         if all(s.ended for s in streams):
             break
     yield [s.flush() for s in streams]
+
+
+def search_text(
+    model: LanguageModel, tokenizer: Tokenizer, prompt: str, tokens: int, beams: int, strength: float
+) -> list[tuple[str, float]]:
+    """The continuations that beam search finds, best first, each with its score."""
+    ids = torch.tensor([prompt_ids(tokenizer, prompt)], device=next(model.parameters()).device)
+    if model.limit is not None and ids.shape[1] + tokens > model.limit:
+        raise UsageError(
+            f"beam search needs room for prompt and text at once: {ids.shape[1]} + {tokens} tokens are "
+            f"more than the context of {model.limit}. Ask for fewer tokens."
+        )
+    found = beam_search(
+        lambda new, state: model(new, state=state),
+        model.new_state(1),
+        ids,
+        beams=beams,
+        tokens=tokens,
+        end=tokenizer.end_of_text,
+        strength=strength,
+    )[0]
+    return [(tokenizer.decode(h.ids, specials=False), h.score) for h in found]
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:

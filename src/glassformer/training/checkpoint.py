@@ -73,7 +73,11 @@ def save_weights(model: nn.Module, path: Path) -> None:
 
 def load_weights(model: nn.Module, path: Path) -> None:
     """Copy weights into the model's own memory, so that they lie as they did in training."""
-    tensors = _load(path)
+    fill_weights(model, _load(path), str(path))
+
+
+def fill_weights(model: nn.Module, tensors: dict[str, Tensor], path: str) -> None:
+    """The same from tensors by name; `path` is where they are from."""
     own = model.state_dict()
     tied = {n for n in own if any(own[n].data_ptr() == own[m].data_ptr() for m in tensors if m in own)}
     missing = sorted(set(own) - set(tensors) - tied)

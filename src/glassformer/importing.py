@@ -1,0 +1,42 @@
+"""A model from elsewhere as a run directory, so that everything that opens runs opens it."""
+
+import json
+from pathlib import Path
+
+from glassformer.config import build
+from glassformer.errors import RunError
+from glassformer.files import write_atomically, writing
+from glassformer.interop.huggingface import read_gpt2
+from glassformer.models.make import make_model
+from glassformer.models.model import parameter_count
+from glassformer.pipeline import refuse_existing
+from glassformer.run import Run
+from glassformer.settings import save_config
+from glassformer.training.checkpoint import fill_weights, save_weights
+
+
+def import_folder(folder: str | Path, out: str | Path) -> tuple[Run, int]:
+    """Read a folder of Hugging Face's GPT-2 layout and write it as a run; also the number of parameters."""
+    out = Path(out)
+    refuse_existing(out)
+    found = read_gpt2(folder)
+    needed = sum(t.numel() for t in found.weights.values())
+    if found.settings["layers"] * found.settings["width"] > needed:
+        raise RunError(f"{folder}: config.json speaks of more layers than there are weights for")
+    config = build(
+        {
+            "task": "language",
+            "data": {"source": "imported"},
+            "tokenizer": {"kind": found.tokenizer.kind, "vocab": len(found.tokenizer)},
+            "model": found.settings,
+        }
+    )
+    model = make_model("language", config.model)
+    fill_weights(model, found.weights, str(folder))
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    found.tokenizer.save(out / "tokenizer.json")
+    save_weights(model, out / "model.safetensors")
+    write_atomically(out / "data.json", json.dumps({"imported": str(Path(folder).resolve())}, indent=1))
+    save_config(config, out / "config.yaml")
+    return Run(out), parameter_count(model)

@@ -1,0 +1,172 @@
+"""A folder in Hugging Face's GPT-2 layout, read: config.json, *.safetensors, tokenizer.json.
+
+Nothing in it is executed, and pickled weights are not opened at all. Their matrices are stored as inputs ×
+outputs, ours as outputs × inputs, so each is turned.
+
+    wte, wpe                     stack.embedding, stack.position
+    h.N.ln_1, attn.c_attn        stack.blocks.N.attention_norm, attention.qkv
+    h.N.attn.c_proj              stack.blocks.N.attention.out
+    h.N.ln_2, mlp.c_fc, c_proj   stack.blocks.N.mlp_norm, mlp.up, mlp.down
+    ln_f                         stack.norm
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from glassformer.errors import RunError
+from glassformer.text.load import load_tokenizer
+from glassformer.text.tokenizer import Tokenizer
+
+ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu", "relu": "relu"}
+PARTS = {
+    "ln_1.weight": "attention_norm.gamma",
+    "ln_1.bias": "attention_norm.beta",
+    "attn.c_attn.weight": "attention.qkv.weight",
+    "attn.c_attn.bias": "attention.qkv.bias",
+    "attn.c_proj.weight": "attention.out.weight",
+    "attn.c_proj.bias": "attention.out.bias",
+    "ln_2.weight": "mlp_norm.gamma",
+    "ln_2.bias": "mlp_norm.beta",
+    "mlp.c_fc.weight": "mlp.up.weight",
+    "mlp.c_fc.bias": "mlp.up.bias",
+    "mlp.c_proj.weight": "mlp.down.weight",
+    "mlp.c_proj.bias": "mlp.down.bias",
+}
+OUTSIDE = {
+    "wte.weight": "stack.embedding.weight",
+    "wpe.weight": "stack.position.weight",
+    "ln_f.weight": "stack.norm.gamma",
+    "ln_f.bias": "stack.norm.beta",
+    "lm_head.weight": "unembedding.weight",
+}
+BUFFERS = ("attn.bias", "attn.masked_bias")  # masks that old files carry; ours are made
+
+
+@dataclass
+class Imported:
+    """A language model from elsewhere: its settings, its weights under our names, its tokenizer."""
+
+    settings: dict[str, Any]
+    weights: dict[str, Tensor]
+    tokenizer: Tokenizer
+
+
+def read_gpt2(folder: str | Path) -> Imported:
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise RunError(
+            f"there is no folder '{folder}': expected config.json, *.safetensors and tokenizer.json in it"
+        )
+    settings = gpt2_settings(_config(folder / "config.json"), folder)
+    if not (folder / "tokenizer.json").is_file():
+        raise RunError(
+            f"{folder} has no tokenizer.json. Save the tokenizer in its fast form beside the weights."
+        )
+    tokenizer = load_tokenizer(folder)
+    weights = _renamed(_tensors(folder), settings, folder)
+    if len(tokenizer) != settings["vocab"]:
+        raise RunError(
+            f"{folder}: the tokenizer has {len(tokenizer)} entries, the model's vocabulary "
+            f"{settings['vocab']}; they do not belong together"
+        )
+    return Imported(settings, weights, tokenizer)
+
+
+def gpt2_settings(config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Our settings for the same model; what we cannot compute as they do is refused."""
+
+    def need(name: str, expected: tuple[Any, ...], default: Any) -> None:
+        found = config.get(name, default)
+        if found not in expected:
+            known = ", ".join(map(repr, expected))
+            raise RunError(f"{folder}/config.json: {name} is {found!r}; only {known} can be imported")
+
+    def number(name: str, default: int | None = None) -> int:
+        found = config.get(name, default)
+        if not isinstance(found, int) or isinstance(found, bool) or not 0 < found <= 1 << 24:
+            raise RunError(f"{folder}/config.json: {name} is {found!r}; expected a positive number")
+        return found
+
+    need("model_type", ("gpt2",), None)
+    need("activation_function", tuple(ACTIVATIONS), "gelu_new")
+    need("layer_norm_epsilon", (1e-5,), 1e-5)
+    need("scale_attn_weights", (True,), True)
+    need("scale_attn_by_inverse_layer_idx", (False,), False)
+    need("add_cross_attention", (False,), False)
+    width = number("n_embd")
+    return {
+        "family": "transformer",
+        "layers": number("n_layer"),
+        "heads": number("n_head"),
+        "width": width,
+        "hidden": number("n_inner", 4 * width) if config.get("n_inner") else 4 * width,
+        "context": number("n_positions"),
+        "vocab": number("vocab_size"),
+        "norm": "layer",
+        "placement": "pre",
+        "activation": ACTIVATIONS[config.get("activation_function", "gelu_new")],
+        "position": "learned",
+        "qk_norm": False,
+        "bias": True,
+        "tied": bool(config.get("tie_word_embeddings", True)),
+        "init": "gpt2",
+    }
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunError(f"{path.parent} has no config.json") from None
+    except (ValueError, RecursionError, OSError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise RunError(f"{path}: expected a JSON object")
+    return found
+
+
+def _tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of all safetensors files of the folder."""
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        other = [p.name for p in (*folder.glob("*.bin"), *folder.glob("*.pt"))]
+        hint = f" ({other[0]} is pickled and is not opened: save the model as safetensors)" if other else ""
+        raise RunError(f"{folder} has no *.safetensors{hint}")
+    tensors: dict[str, Tensor] = {}
+    for path in files:
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError, ValueError) as error:
+            raise RunError(f"{path} is damaged: {error}") from None
+    return tensors
+
+
+def _renamed(tensors: dict[str, Tensor], settings: dict[str, Any], folder: Path) -> dict[str, Tensor]:
+    weights: dict[str, Tensor] = {}
+    unknown: list[str] = []
+    for name, tensor in tensors.items():
+        short = name.removeprefix("transformer.")
+        head, _, rest = short.partition(".")
+        number, _, part = rest.partition(".")
+        if short in OUTSIDE:
+            weights[OUTSIDE[short]] = tensor.float()
+        elif head == "h" and part in PARTS and number.isdigit():
+            turned = tensor.T if tensor.ndim == 2 else tensor
+            weights[f"stack.blocks.{int(number)}.{PARTS[part]}"] = turned.float().contiguous()
+        elif not (head == "h" and part in BUFFERS):
+            unknown.append(name)
+    if unknown:
+        raise RunError(f"{folder}: tensors that a GPT-2 does not have: {', '.join(unknown[:3])}")
+    if settings["tied"]:
+        own = weights.pop("unembedding.weight", None)
+        if own is not None and not torch.equal(own, weights.get("stack.embedding.weight", own)):
+            settings["tied"] = False
+            weights["unembedding.weight"] = own
+    return weights
