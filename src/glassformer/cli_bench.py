@@ -43,3 +43,44 @@ def tokenizer(
         console.put_json({"bytes": size, "unicode": unicode_version(), "measured": as_json(found)})
     else:
         console.put(report(found))
+
+
+@bench_app.command(
+    "cost", epilog="Example:  glassformer bench cost --longest 4096 --plots pictures      (about a minute)"
+)
+@console.command
+def cost(
+    longest: Annotated[int, typer.Option(min=512, help="Positions to go up to, doubling from 128.")] = 4096,
+    widest: Annotated[int, typer.Option(min=256, help="Width to go up to, doubling from 64.")] = 1024,
+    plots: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Write the curves, as SVG and PNG.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """What attention, feed-forward nets and recurrences cost over length and width, and the exponents."""
+    from dataclasses import asdict
+    from pathlib import Path
+
+    from glassformer.inspection.cost import fit, sweep
+    from glassformer.inspection.plots import cost as draw
+    from glassformer.inspection.plots import save
+    from glassformer.training.device import choose_device
+
+    lengths = [128 << k for k in range(16) if 128 << k <= longest]
+    widths = [64 << k for k in range(12) if 64 << k <= widest]
+    points = sweep(lengths, widths, choose_device(device), console.note)
+    fits = fit(points)
+    if plots is not None:
+        Path(plots).mkdir(parents=True, exist_ok=True)
+        for path in save(draw(points, fits), Path(plots) / "cost"):
+            console.note(f"Written: {path}")
+    if json_:
+        console.put_json({"points": [asdict(p) for p in points], "fits": [asdict(f) for f in fits]})
+        return
+    console.put(f"{'':24}{'over':>6}{'time':>8}{'expected':>10}{'memory':>9}{'expected':>10}")
+    for f in fits:
+        memory = "" if f.expected_memory is None else str(f.expected_memory)
+        row = f"{f.part:24}{f.over:>6}{f.time:8.2f}{f.expected_time:10}{f.memory:9.2f}{memory:>10}"
+        console.put(row)
+    console.put("Exponents: doubling the size multiplies time or memory by 2 to that power.")

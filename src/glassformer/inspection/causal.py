@@ -159,12 +159,15 @@ def integrated(
     baseline: Tensor | None = None,
     rows: int = 16,
 ) -> Integrated:
-    """Integrated gradients of a metric from a baseline embedding (zeros) to that of ids (1, T).
+    """Integrated gradients of a metric, from a baseline text (1, T) to ids (1, T).
 
-    The integral over the straight way is taken by Gauss-Legendre quadrature at `steps` points.
+    The baseline is the first token of the text (the mark that begins it) over and over, unless given. Zeros
+    would be a bad one: a norm makes of any small vector a large one, so that everything happens at the very
+    start of the way. The integral is taken by Gauss-Legendre quadrature at `steps` points.
     """
     seen = see(model, ids, sites=("embed",))
-    start = torch.zeros_like(seen["embed"]) if baseline is None else baseline.expand_as(seen["embed"])
+    other = ids[:, :1].expand_as(ids) if baseline is None else baseline
+    start = see(model, other, sites=("embed",))["embed"]
     points, weights = np.polynomial.legendre.leggauss(steps)
     total = torch.zeros_like(start[0])
     for first in range(0, steps, rows):

@@ -25,6 +25,7 @@ from glassformer.models.layers import make_mlp
 from glassformer.models.recurrent import Recurrence
 
 HEADS = 4
+MOST_BYTES = 1 << 30  # that the formula may take
 EXPECTED = {  # exponents of time over T and over C, of memory over T
     "attention, by formula": (2, 1, 2),
     "attention, fused": (2, 1, 1),
@@ -114,16 +115,18 @@ def sweep(
     """Every part over T at the narrowest width, and over C at a length in the middle."""
     found: list[Point] = []
     for part in EXPECTED:
-        middle = lengths[len(lengths) // 2]
+        middle = lengths[2 * len(lengths) // 3]
         sizes = {(T, widths[0]) for T in lengths} | {(middle, C) for C in widths}
         for T, C in sorted(sizes):
+            if part.endswith("formula") and 14 * HEADS * T * T > MOST_BYTES:
+                continue
             progress(f"{part}: T {T}, C {C} …")
             found.append(measure(part, T, C, device))
     return found
 
 
 def fit(points: Sequence[Point]) -> list[Fit]:
-    """The exponents of each part over T and over C, from the larger half of the sizes."""
+    """The exponents of each part over T and over C, from the three largest sizes."""
     fits: list[Fit] = []
     for part, (time_T, time_C, memory_T) in EXPECTED.items():
         mine = [p for p in points if p.part == part]
@@ -135,7 +138,7 @@ def fit(points: Sequence[Point]) -> list[Fit]:
         ):
             if len(some) < 3:
                 continue
-            some = sorted(some, key=lambda p: (p.T, p.C))[-max(3, len(some) // 2) :]
+            some = sorted(some, key=lambda p: (p.T, p.C))[-3:]
             sizes = np.log([p.T if over == "T" else p.C for p in some])
             time_, bytes_ = (float(np.polyfit(sizes, np.log(y), 1)[0]) for y in _series(some))
             fits.append(Fit(part, over, time_, bytes_, expected, memory))

@@ -1,0 +1,151 @@
+"""Kinds of heads are found in weights made to be of that kind, and in a model that needed one to learn."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.errors import UsageError
+from glassformer.inspection import heads
+from glassformer.inspection.cost import EXPECTED, Point, fit, measure, peak_memory
+from glassformer.inspection.record import see
+from glassformer.inspection.relations import parse, relations, sentences
+from glassformer.inspection.why import equivariance, scale_effect
+from glassformer.looking import report_on
+from tests.models.families import VOCAB, ids, make
+
+
+@pytest.mark.parametrize(
+    ("kind", "distance"), [("previous", 1), ("itself", 0), ("duplicate", 8), ("induction", 7)]
+)
+def test_a_head_that_looks_so_far_back_is_called_by_its_name(kind: str, distance: int) -> None:
+    T = 17  # a mark and eight tokens said twice
+    A = torch.zeros(3, 2, T, T)
+    rows = torch.arange(T)
+    A[:, 0, rows, (rows - distance).clamp_min(0)] = 1.0
+    A[:, 1, rows] = (torch.ones(T, T).tril() / rows[:, None].add(1))[None]
+    scores = heads._scores(A)
+    assert scores[kind][0] == pytest.approx(1.0) and scores[kind][1] < 0.2
+    assert heads.HeadScores(0, 0, {k: v[0] for k, v in scores.items()}).kind == kind
+    assert scores["spread"][1] == pytest.approx(1.0, abs=1e-4) and scores["spread"][0] == pytest.approx(
+        0.0, abs=1e-4
+    )
+    assert scores["positional"] == pytest.approx([1.0, 1.0])
+
+
+def test_repeated_sequences_are_what_they_say() -> None:
+    found = heads.repeated(23, 20, avoid=[22])
+    assert found.shape == (16, 19) and bool((found[:, 0] == 22).all())
+    assert torch.equal(found[:, 1:10], found[:, 10:]) and not (found[:, 1:] == 22).any()
+    assert all(len(set(row[1:10].tolist())) == 9 for row in found)
+    with pytest.raises(UsageError, match="room"):
+        heads.repeated(23, 4)
+
+
+def test_each_kind_of_ablation_changes_that_head_alone() -> None:
+    model = make("language", "transformer")
+    seen = see(model, ids(3, 9))
+    for kind in ("zero", "mean", "resample"):
+        z = see(model, ids(3, 9), edits=[heads.ablation(seen, 0, 1, kind)])["0.z"]
+        assert torch.equal(z[:, 0], seen["0.z"][:, 0]) and not torch.allclose(z[:, 1], seen["0.z"][:, 1])
+    with pytest.raises(UsageError, match="no ablation"):
+        heads.ablation(seen, 0, 1, "twice")
+
+
+def test_the_recipe_grows_an_induction_head_that_the_report_finds(tmp_path: Path) -> None:
+    """Two layers: in the first, heads that look one back; in the second, one that finds what came after."""
+    run = gf.train(
+        recipe="induction", out=tmp_path / "run", settings={"training.steps": 250, "training.decay": 0.2}
+    )
+    found = report_on(run, run.look("Xq3fTzXq3f"))
+    called = {(h["layer"], h["kind"]) for h in found["heads"]}
+    assert (0, "previous") in called
+    top = max(found["heads"], key=lambda h: h["scores"]["induction"])
+    assert top["layer"] == 1 and top["scores"]["induction"] > 0.25
+    copying = found["copying"]
+    assert copying["saved"] > 0.5
+    assert (copying["without"]["layer"], copying["without"]["head"]) == (top["layer"], top["head"])
+    assert copying["without"]["saved"] < 0.5 * copying["saved"]
+    tokenizer = run.tokenizer
+    sequences = heads.repeated(len(tokenizer), 65, avoid=[tokenizer.end_of_text or 0])
+    left = {(i, h): c.saved for i, h, c in heads.ablate_each(run.model, sequences)}
+    others = [saved for (i, h), saved in left.items() if i == 1 and h != top["head"]]
+    assert left[1, top["head"]] < min(others)  # no other head of its layer matters as much
+
+
+def test_the_list_of_sentences_is_well_marked() -> None:
+    listed = sentences()
+    assert set(listed) == {"pronoun", "verb"} and all(len(found) >= 20 for found in listed.values())
+    for found in listed.values():
+        for sentence in found:
+            (a, b), (c, d) = sentence.target, sentence.source
+            assert a < b <= c < d <= len(sentence.text) and not set(sentence.text) & set("[]{}")
+    one = parse("The [queen] said {she} left.")
+    assert (one.text[slice(*one.target)], one.text[slice(*one.source)]) == ("queen", "she")
+
+
+def test_a_relation_is_the_weight_on_the_word_meant() -> None:
+    """Even weights on everything before give just what the report calls an even look."""
+    model = make("language", "distance", context=100)
+    with torch.no_grad():
+        for block in model.stack.blocks:  # pyright: ignore
+            block.attention.scores.zero_()
+
+    def encode(text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        return [ord(c) % VOCAB for c in text], [(i, i + 1) for i in range(len(text))]
+
+    for relation in relations(model, encode, 100):
+        assert relation.sentences >= 20
+        for row in relation.weights:
+            assert row == pytest.approx([relation.even] * 2, rel=1e-4)
+        assert relation.best()[2] == pytest.approx(relation.even, rel=1e-4)
+
+
+def test_the_scale_keeps_scores_and_gradients_alive() -> None:
+    found = {(s.width, s.scaled): s for s in scale_effect()}
+    for width in (16, 64, 256, 1024):
+        plain, scaled = found[width, False], found[width, True]
+        assert plain.variance == pytest.approx(width, rel=0.15) and scaled.variance == pytest.approx(
+            1, rel=0.15
+        )
+        assert plain.largest > scaled.largest and plain.entropy < scaled.entropy
+    assert found[1024, False].gradient < 0.1 * found[1024, True].gradient
+    assert found[1024, True].gradient == pytest.approx(found[16, True].gradient, rel=0.2)
+
+
+def test_without_positions_and_mask_the_input_is_a_set() -> None:
+    tokens = ids(2, 9)
+    assert equivariance(make("masked", "transformer", position="none"), tokens).holds
+    assert not equivariance(make("masked", "transformer", position="learned"), tokens).holds
+    assert not equivariance(
+        make("language", "transformer", position="none"), tokens
+    ).holds  # the mask is an order
+    with pytest.raises(UsageError, match="permutation"):
+        equivariance(make("masked", "transformer"), tokens, torch.tensor([0] * 9))
+
+
+def test_exponents_are_found_in_costs_that_have_them() -> None:
+    sizes = [(128, 64), (256, 64), (512, 64), (1024, 64), (512, 128), (512, 256)]
+    points = [
+        Point(part, T, C, 1e-9 * T**t * C**c, 4 * T**m)
+        for part, (t, c, m) in EXPECTED.items()
+        for T, C in sizes
+    ]
+    for found in fit(points):
+        assert found.time == pytest.approx(found.expected_time)
+        assert found.expected_memory is None or found.memory == pytest.approx(found.expected_memory)
+
+
+def test_memory_is_what_tensors_take() -> None:
+    device = torch.device("cpu")
+
+    def work() -> None:
+        a = torch.ones(1000, 1000)  # 4 MB
+        b = a + 1
+        del a
+        b.add_(1)
+
+    assert 8_000_000 <= peak_memory(work, device) < 8_200_000
+    formula, fused = (measure(part, 512, 64, device, repeats=1) for part in list(EXPECTED)[:2])
+    assert formula.bytes > 4 * fused.bytes and formula.seconds > 0
