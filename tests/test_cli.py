@@ -76,6 +76,9 @@ def test_commands_and_flags_are_a_decision() -> None:
                 "--json",
             ]
         ),
+        "look": sorted(["RUN", "TEXT", "--html", "--plots", "--tokens", "--target", "--maps", "--json"]),
+        "import": sorted(["FOLDER", "RUN", "--json"]),
+        "bench cost": sorted(["--longest", "--widest", "--plots", "--device", "--json"]),
         "bench tokenizer": sorted(["--data", "--megabytes", "--vocab", "--repeats", "--quick", "--json"]),
         "tokenizer train": sorted(
             [
@@ -119,7 +122,9 @@ def test_help_is_instant_and_loads_nothing_heavy() -> None:
     assert min(times) < 0.3, times
 
 
-@pytest.mark.parametrize("command", ["train", "eval", "generate", "tokenizer train", "tokenizer show"])
+@pytest.mark.parametrize(
+    "command", ["train", "eval", "generate", "look", "tokenizer train", "tokenizer show"]
+)
 def test_every_command_explains_itself_with_examples(command: str) -> None:
     done = call(*command.split(), "--help")
     assert done.returncode == 0

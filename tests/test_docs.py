@@ -21,7 +21,10 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tokenizer.md"])
+EXECUTED = ["README.md", "docs/tokenizer.md", "docs/looking-inside.md"]
+
+
+@pytest.mark.parametrize("page", EXECUTED)
 def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
     (tmp_path / "my.txt").write_text("A line of my own text, which is not long.\n" * 400)
     reviews = [f"{w} film {i}\t{label}" for i in range(60) for w, label in (("good", "1"), ("bad", "0"))]
@@ -55,7 +58,7 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
         assert done.stdout, command  # a translation by an untrained model may be an empty line
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tokenizer.md"])
+@pytest.mark.parametrize("page", EXECUTED)
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my.txt").write_text("A line of my own text, which is not long.\n" * 400)
     monkeypatch.chdir(tmp_path)

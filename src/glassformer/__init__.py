@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from glassformer.config import Config, ModelConfig, TrainingConfig
     from glassformer.errors import GlassformerError
     from glassformer.generation.sampling import Sampler
+    from glassformer.inspection.edit import Edit, put, steer, zero
+    from glassformer.inspection.record import see
     from glassformer.models.make import make_model
     from glassformer.models.tap import Record
     from glassformer.models.transformer import Decoder
@@ -27,6 +29,7 @@ _HOME = {
     "Char": "text.vocabulary",
     "Config": "config",
     "Decoder": "models.transformer",
+    "Edit": "inspection.edit",
     "GlassformerError": "errors",
     "ModelConfig": "config",
     "Pairs": "text.pairs",
@@ -39,8 +42,12 @@ _HOME = {
     "load": "run",
     "load_tokenizer": "text.load",
     "make_model": "models.make",
+    "put": "inspection.edit",
+    "see": "inspection.record",
+    "steer": "inspection.edit",
     "train": "pipeline",
     "train_tokenizer": "text.load",
+    "zero": "inspection.edit",
 }
 
 __all__ = [
@@ -49,6 +56,7 @@ __all__ = [
     "Char",
     "Config",
     "Decoder",
+    "Edit",
     "GlassformerError",
     "ModelConfig",
     "Pairs",
@@ -61,8 +69,12 @@ __all__ = [
     "load",
     "load_tokenizer",
     "make_model",
+    "put",
+    "see",
+    "steer",
     "train",
     "train_tokenizer",
+    "zero",
 ]
 __version__ = "0.1.0"
 

@@ -56,7 +56,7 @@ def look(
             console.note(f"Written: {path}")
     if json_:
         console.put_json(report)
-    elif html is None and plots is None:
+    else:
         console.put(as_text(report))
 
 

@@ -69,8 +69,8 @@ def _by_formula(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     return attend_by_formula(q, k, v, mask)[0]
 
 
-def measure(part: str, T: int, C: int, device: torch.device, repeats: int = 5) -> Point:
-    """The median time of a forward and backward pass of one sequence, and the memory it takes."""
+def measure(part: str, T: int, C: int, device: torch.device, repeats: int = 7) -> Point:
+    """The shortest time of a forward and backward pass of one sequence, and the memory it takes."""
     torch.manual_seed(0)
     run = make_part(part, C, device)
     x = torch.randn(1, T, C, device=device, requires_grad=True)
@@ -87,7 +87,7 @@ def measure(part: str, T: int, C: int, device: torch.device, repeats: int = 5) -
         once()
         _wait(device)
         seconds.append(time.perf_counter() - began)
-    return Point(part, T, C, float(np.median(seconds)), peak_memory(once, device))
+    return Point(part, T, C, min(seconds), peak_memory(once, device))
 
 
 def peak_memory(work: Callable[[], None], device: torch.device) -> int:

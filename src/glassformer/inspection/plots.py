@@ -8,6 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from glassformer.inspection.heads import KINDS
 from glassformer.inspection.text import visible
@@ -52,7 +53,7 @@ def attention(layers: Sequence[Any], queries: Sequence[str], keys: Sequence[str]
     """A map for every head, a row for every layer; of many layers the first that fit."""
     rows = max(1, min(len(layers), most // max(1, len(layers[0]))))
     columns = len(layers[0])
-    label = max(len(queries), len(keys)) <= 12 and columns <= 4
+    label = max(len(queries), len(keys)) <= 16 and columns <= 4
     size = 2.6 if label else 1.5
     figure = Figure(figsize=(size * columns + 0.6, size * rows + 0.6), layout="constrained")
     for i in range(rows):
@@ -128,6 +129,7 @@ def gradient(found: dict[str, Any]) -> Figure:
     for (name, lengths), colour in zip(found["depth"].items(), (INK, WARM), strict=False):
         right.semilogy(range(len(lengths)), lengths, "o-", color=colour, markersize=3, label=name)
     right.set_xlabel("blocks passed", fontsize=8)
+    right.xaxis.set_major_locator(MaxNLocator(integer=True))
     right.set_title("Over depth, with and without residual connections", fontsize=9, loc="left")
     for axes in (left, right):
         axes.legend(frameon=False, fontsize=7)
@@ -188,7 +190,9 @@ def cost(points: Sequence[Any], fits: Sequence[Any]) -> Figure:
                 markersize=3,
                 label=label,
             )
+        sizes = sorted({getattr(p, over) for p in points})
         axes.set_xlabel(over, fontsize=8)
+        axes.set_xticks(sizes, [str(n) for n in sizes])
         axes.set_title(f"{what} over {over}", fontsize=9, loc="left")
         axes.legend(frameon=False, fontsize=7)
         axes.tick_params(labelsize=7)
@@ -202,5 +206,7 @@ def _tick(axes: Axes, keys: Sequence[str], queries: Sequence[str]) -> None:
 
 
 def _plain(axes: Axes) -> None:
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_formatter(NullFormatter())
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -6,6 +6,7 @@ from glassformer.inspection.heads import KINDS
 
 BAR = " ▏▎▍▌▋▊▉█"
 SHADES = "·░▒▓█"
+STANDS_OUT = 1.5  # times an even look
 
 
 def as_text(report: dict[str, Any], width: int = 100) -> str:
@@ -110,8 +111,9 @@ def _relations(report: dict[str, Any]) -> str:
     arrows = {"pronoun": "from a pronoun to what it stands for", "verb": "from a verb to its subject"}
     for relation in report.get("relations", []):
         each = [(w, i, h) for i, row in enumerate(relation["weights"]) for h, w in enumerate(row)]
-        best = ", ".join(f"{i}.{h} {w:.2f}" for w, i, h in sorted(each, reverse=True)[:3])
         name, even = arrows.get(relation["name"], relation["name"]), relation["even"]
+        far = [item for item in sorted(each, reverse=True)[:3] if item[0] > STANDS_OUT * even]
+        best = ", ".join(f"{i}.{h} {w:.2f}" for w, i, h in far) or "none stands out"
         rows.append(f"  {name}: {best}   (an even look: {even:.2f})")
     return "\n".join(["Heads that connect words", *rows]) if rows else ""
 

@@ -1,0 +1,140 @@
+"""`run.look` and `glassformer look` on every task: the report has what docs/looking-inside.md promises."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import glassformer as gf
+from glassformer.cli import app
+from glassformer.errors import UsageError
+from glassformer.inspection.html import as_html
+from glassformer.inspection.text import as_text
+from glassformer.looking import report_on
+
+ROOT = Path(__file__).parents[2]
+SMALL = {"training.steps": 2, "training.batch": 4, "model.width": 16, "model.layers": 2, "model.heads": 2}
+SMALL |= {"model.context": 48, "training.compile": "off"}
+TASKS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "language": ("text", {}, "A new line."),
+    "post": ("text", {"model.placement": "post", "model.bias": True}, "A new line."),
+    "lstm": ("text", {"model.family": "lstm"}, "A new line."),
+    "masked": ("text", {"task": "masked"}, "A new line."),
+    "translate": ("dates", {}, "3 May 1987"),
+    "recurrent translate": ("dates", {"model.family": "gru"}, "3 May 1987"),
+    "classify": ("docstrings", {}, "return the sum of a list"),
+    "tag": ("pycode", {}, "for x in y :"),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, text_file: Path) -> dict[str, gf.Run]:
+    folder = tmp_path_factory.mktemp("runs")
+    made = {}
+    for name, (source, settings, _) in TASKS.items():
+        settings = dict(settings)
+        made[name] = gf.train(
+            text_file if source == "text" else source,
+            task=settings.pop("task", None),
+            out=folder / name.replace(" ", "-"),
+            settings={**SMALL, **settings},
+        )
+    return made
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_can_be_looked_into(name: str, runs: dict[str, gf.Run]) -> None:
+    run = runs[name]
+    look = run.look(TASKS[name][2])
+    report = json.loads(json.dumps(report_on(run, look)))
+    text, html = as_text(report), as_html(report)
+    assert report["schema"] == "glassformer/look" and report["version"] == 1
+    assert "</script" not in html.split('id="report">')[1].split("</script>")[0]
+    assert not re.search(r"""(?:src|href)=|https?://(?!www\.w3\.org/2000/svg)""", html)
+    if not look.is_transformer:
+        assert "attention" in report["omitted"] and "What comes next" in text
+        return
+    assert "Everything sums" in text and max(report["errors"].values()) < 1e-5
+    for part, tokens in report["tokens"].items():
+        maps = report[f"{part}attention"]
+        assert len(maps) == 2 and len(maps[0]) == 2 and len(maps[0][0]) == len(tokens) == len(maps[0][0][0])
+    if name == "translate":
+        assert len(report["cross.attention"][0][0][0]) == len(report["tokens"]["encoder."])
+    parts = report["attribution"]["parts"]
+    assert sum(parts.values()) == pytest.approx(report["attribution"]["logit"], abs=1e-3)
+
+
+def test_the_keys_are_the_documented_ones(runs: dict[str, gf.Run]) -> None:
+    page = (ROOT / "docs" / "looking-inside.md").read_text(encoding="utf-8")
+    table = page.split("## The JSON")[1]
+    documented = set(re.findall(r"`([a-z.]+)`", "".join(re.findall(r"^\| (`[^|]*) \|", table, re.M))))
+    documented = {key.split(".")[0] for key in documented} - {"cross", "version"} | {"version"}
+    found = set(report_on(runs["language"], runs["language"].look("A line")))
+    assert found == documented
+    translated = runs["translate"]
+    extra = set(report_on(translated, translated.look("3 May 1987"))) - found
+    assert extra == {
+        "cross.attention",
+        *(f"{p}{k}" for p in ("encoder.", "decoder.") for k in ("attention", "rollout")),
+    }
+
+
+def test_a_text_that_is_too_long_is_refused(runs: dict[str, gf.Run]) -> None:
+    with pytest.raises(UsageError, match="more than the model's context of 48"):
+        runs["language"].look("line " * 200)
+
+
+def test_maps_of_a_long_text_are_left_out_unless_asked_for(
+    runs: dict[str, gf.Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glassformer.inspection.report.MOST_MAPS", 10)
+    run = runs["language"]
+    look = run.look("A line")
+    assert report_on(run, look)["omitted"] == ["attention"] and "attention" not in report_on(run, look)
+    assert "attention" in report_on(run, look, maps=True)
+
+
+def test_generated_tokens_are_looked_at_too(runs: dict[str, gf.Run]) -> None:
+    run = runs["language"]
+    assert len(run.look("A line", tokens=5).tokens[""]) > len(run.look("A line").tokens[""])
+
+
+def test_a_given_translation_is_looked_at(runs: dict[str, gf.Run]) -> None:
+    look = runs["translate"].look("3 May 1987", target="1987-05-03")
+    assert "".join(look.tokens["decoder."][1:]).strip() == "1987-05-03"
+
+
+def test_the_command(runs: dict[str, gf.Run], tmp_path: Path) -> None:
+    path, runner = str(runs["language"].path), CliRunner()
+    shown = runner.invoke(app, ["look", path, "A new line.", "--html", str(tmp_path / "x.html")])
+    assert shown.exit_code == 0, shown.output
+    assert "Who adds what" in shown.stdout and (tmp_path / "x.html").read_text().startswith("<!doctype html>")
+    shown = runner.invoke(app, ["look", path, "A new line.", "--json", "--plots", str(tmp_path / "plots")])
+    assert json.loads(shown.stdout)["text"] == "A new line."
+    names = {p.name for p in (tmp_path / "plots").iterdir()}
+    assert names == {
+        f"{n}.{e}" for n in ("attention", "attribution", "gradient", "heads", "lens") for e in ("svg", "png")
+    }
+    shown = runner.invoke(app, ["look", path, "-"], input="A new line.\n")
+    assert shown.exit_code == 0
+    for wrong in (["look", str(tmp_path / "nowhere"), "x"], ["look", path, "line " * 300]):
+        assert runner.invoke(app, wrong).exit_code in (1, 2)
+
+
+def test_the_cost_command(tmp_path: Path) -> None:
+    sizes = ["--longest", "512", "--widest", "256", "--device", "cpu"]
+    shown = CliRunner().invoke(app, ["bench", "cost", *sizes, "--plots", str(tmp_path), "--json"])
+    found = json.loads(shown.stdout)
+    assert {p["part"] for p in found["points"]} == {
+        "attention, by formula",
+        "attention, fused",
+        "feed-forward",
+        "lstm",
+    }
+    memory = {(f["part"], f["over"]): f["memory"] for f in found["fits"]}
+    assert memory["attention, by formula", "T"] == pytest.approx(2, abs=0.2)
+    assert memory["feed-forward", "T"] == pytest.approx(1, abs=0.2)
+    assert (tmp_path / "cost.svg").is_file()
