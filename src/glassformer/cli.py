@@ -71,7 +71,8 @@ def train(
     source: Annotated[
         str | None,
         typer.Argument(
-            help="File, folder, - for standard input, or a data set: pydocs, repeats, shakespeare, wikitext-2 (text); "
+            help="File, folder, - for standard input, or a data set: "
+            "pydocs, repeats, shakespeare, wikitext-2 (text); "
             "sst2, docstrings, digits (labels); pycode (tags); multi30k, dates (pairs)."
         ),
     ] = None,

@@ -50,8 +50,12 @@ def tokenizer(
 )
 @console.command
 def cost(
-    longest: Annotated[int, typer.Option(min=512, help="Positions to go up to, doubling from 128.")] = 4096,
-    widest: Annotated[int, typer.Option(min=256, help="Width to go up to, doubling from 64.")] = 1024,
+    longest: Annotated[
+        int | None, typer.Option(min=512, help="Positions to go up to, by doubling. [4096; on a GPU 32768]")
+    ] = None,
+    widest: Annotated[
+        int | None, typer.Option(min=256, help="Width to go up to, by doubling. [1024; on a GPU 4096]")
+    ] = None,
     plots: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Write the curves, as SVG and PNG.")
     ] = None,
@@ -62,14 +66,13 @@ def cost(
     from dataclasses import asdict
     from pathlib import Path
 
-    from glassformer.inspection.cost import fit, sweep
+    from glassformer.inspection.cost import doubling, fit, sweep
     from glassformer.inspection.plots import cost as draw
     from glassformer.inspection.plots import save
     from glassformer.training.device import choose_device
 
-    lengths = [128 << k for k in range(16) if 128 << k <= longest]
-    widths = [64 << k for k in range(12) if 64 << k <= widest]
-    points = sweep(lengths, widths, choose_device(device), console.note)
+    chosen = choose_device(device)
+    points = sweep(*doubling(chosen, longest, widest), chosen, console.note)
     fits = fit(points)
     if plots is not None:
         Path(plots).mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,8 @@ from glassformer.models.layers import make_mlp
 from glassformer.models.recurrent import Recurrence
 
 HEADS = 4
-MOST_BYTES = 1 << 30  # that the formula may take
+MOST_BYTES = {"cpu": 1 << 30, "cuda": 1 << 34}  # that the formula may take
+SIZES = {"cpu": (128, 4096, 64, 1024), "cuda": (1024, 32768, 256, 4096)}  # T and C, from and to
 EXPECTED = {  # exponents of time over T and over C, of memory over T
     "attention, by formula": (2, 1, 2),
     "attention, fused": (2, 1, 1),
@@ -106,6 +107,17 @@ def peak_memory(work: Callable[[], None], device: torch.device) -> int:
     return int(max(held, default=0))
 
 
+def doubling(device: torch.device, longest: int | None, widest: int | None) -> tuple[list[int], list[int]]:
+    """Lengths and widths to measure: large enough for the device to have something to do."""
+    shortest, long, narrowest, wide = SIZES.get(device.type, SIZES["cpu"])
+    long, wide = longest or long, widest or wide
+    shortest, narrowest = min(shortest, long // 4), min(narrowest, wide // 4)
+    return (
+        [shortest << k for k in range(20) if shortest << k <= long],
+        [narrowest << k for k in range(20) if narrowest << k <= wide],
+    )
+
+
 def sweep(
     lengths: Sequence[int],
     widths: Sequence[int],
@@ -118,7 +130,7 @@ def sweep(
         middle = lengths[2 * len(lengths) // 3]
         sizes = {(T, widths[0]) for T in lengths} | {(middle, C) for C in widths}
         for T, C in sorted(sizes):
-            if part.endswith("formula") and 14 * HEADS * T * T > MOST_BYTES:
+            if part.endswith("formula") and MOST_BYTES.get(device.type, 1 << 30) < 14 * HEADS * T * T:
                 continue
             progress(f"{part}: T {T}, C {C} …")
             found.append(measure(part, T, C, device))
