@@ -4,7 +4,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test check format bench bench-tokenizer test-tokenizer test-peers depth docs clean
+.PHONY: help install dev demo test check format bench bench-tokenizer bench-look test-tokenizer test-peers depth docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -55,6 +55,9 @@ bench: .venv/.installed-dev  ## the figures of the README, measured here
 
 bench-tokenizer: .venv/.installed-dev  ## the tokenizer beside rustbpe, tiktoken and Hugging Face; five minutes
 	$(BIN)/glassformer bench tokenizer --repeats 3
+
+bench-look: .venv/.installed  ## what recording, reading one site and no tap at all cost
+	$(BIN)/python benchmarks/looking.py
 
 test-tokenizer: .venv/.installed-dev  ## the tokenizer at length: 100,000 made-up strings, a million random ones
 	GLASSFORMER_EXAMPLES=100000 $(BIN)/python -m pytest -n 2 tests/text/test_bpe*.py

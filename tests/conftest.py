@@ -19,6 +19,12 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["GLASSFORMER_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture(autouse=True)
+def _denormals() -> None:
+    """Training flushes them to zero for speed, for the whole process; hypothesis counts on them."""
+    torch.set_flush_denormal(False)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Public data sets, where they are at hand: GLASSFORMER_DATA, or ../shared/data."""

@@ -76,7 +76,20 @@ def test_commands_and_flags_are_a_decision() -> None:
                 "--json",
             ]
         ),
-        "look": sorted(["RUN", "TEXT", "--html", "--plots", "--tokens", "--target", "--maps", "--json"]),
+        "look": sorted(
+            [
+                "RUN",
+                "TEXT",
+                "--html",
+                "--plots",
+                "--tokens",
+                "--target",
+                "--maps",
+                "--json",
+                "--ablate",
+                "--position",
+            ]
+        ),
         "import": sorted(["FOLDER", "RUN", "--json"]),
         "bench cost": sorted(["--longest", "--widest", "--plots", "--device", "--json"]),
         "bench tokenizer": sorted(["--data", "--megabytes", "--vocab", "--repeats", "--quick", "--json"]),

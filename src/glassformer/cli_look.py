@@ -1,10 +1,13 @@
 """`glassformer look` and `import`: a text seen through a run, and models from elsewhere to look into."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from glassformer import console
+
+if TYPE_CHECKING:
+    from glassformer.inspection.edit import Edit
 
 look_app = typer.Typer(rich_markup_mode=None)
 
@@ -17,6 +20,8 @@ look_app = typer.Typer(rich_markup_mode=None)
   glassformer look runs/demo "The if statement" --html look.html      a page that needs no internet
 
   glassformer look runs/demo "The if statement" --plots pictures --tokens 20
+
+  glassformer look runs/induction "XqzXq" --ablate 1.0                without that head
 
   glassformer look runs/dates "the third of May, 1987"                source and translation""",
 )
@@ -32,6 +37,12 @@ def look(
     target: Annotated[
         str | None, typer.Option(help="The translation to look at; without it, the model's own.")
     ] = None,
+    ablate: Annotated[
+        list[str] | None, typer.Option(metavar="LAYER.HEAD", help="Switch a head off; repeatable.")
+    ] = None,
+    position: Annotated[
+        int, typer.Option(help="Where to take the likeliest logit apart; negative: from the end.")
+    ] = -1,
     maps: Annotated[bool, typer.Option("--maps", help="All attention maps, also of a long text.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
@@ -47,8 +58,10 @@ def look(
 
     opened = load(run)
     text = sys.stdin.read().removesuffix("\n") if text == "-" else text
-    report = report_on(opened, opened.look(text, target=target, tokens=tokens), maps)
+    seen = opened.look(text, target=target, tokens=tokens, edits=[_ablated(name) for name in ablate or []])
+    report = report_on(opened, seen, maps, position)
     if html is not None:
+        Path(html).parent.mkdir(parents=True, exist_ok=True)
         Path(html).write_text(as_html(report), encoding="utf-8")
         console.note(f"Written: {html}")
     if plots is not None:
@@ -58,6 +71,16 @@ def look(
         console.put_json(report)
     else:
         console.put(as_text(report))
+
+
+def _ablated(name: str) -> "Edit":
+    from glassformer.errors import UsageError
+    from glassformer.inspection.edit import zero
+
+    layer, _, head = name.rpartition(".")
+    if not layer or not head.isdecimal():
+        raise UsageError(f"--ablate {name}: expected LAYER.HEAD, as in 1.0 (of a translator decoder.1.0)")
+    return zero(f"{layer}.z", heads=int(head))
 
 
 @look_app.command(

@@ -9,7 +9,6 @@ from glassformer.files import write_atomically, writing
 from glassformer.interop.huggingface import read_gpt2
 from glassformer.models.make import make_model
 from glassformer.models.model import parameter_count
-from glassformer.pipeline import refuse_existing
 from glassformer.run import Run
 from glassformer.settings import save_config
 from glassformer.training.checkpoint import fill_weights, save_weights
@@ -18,7 +17,8 @@ from glassformer.training.checkpoint import fill_weights, save_weights
 def import_folder(folder: str | Path, out: str | Path) -> tuple[Run, int]:
     """Read a folder of Hugging Face's GPT-2 layout and write it as a run; also the number of parameters."""
     out = Path(out)
-    refuse_existing(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunError(f"{out} exists already: name another folder for the run, or remove it")
     found = read_gpt2(folder)
     needed = sum(t.numel() for t in found.weights.values())
     if found.settings["layers"] * found.settings["width"] > needed:

@@ -7,15 +7,15 @@ import numpy as np
 import torch
 
 from glassformer.errors import UsageError
+from glassformer.generation.engine import generate
 from glassformer.generation.stream import prompt_ids
-from glassformer.inspection.edit import Edit
+from glassformer.inspection.edit import Edit, Edits
 from glassformer.inspection.look import Look
-from glassformer.inspection.record import see
+from glassformer.inspection.record import check_edits, parts_of, see
 from glassformer.inspection.relations import Encode
 from glassformer.inspection.report import report
 from glassformer.jobs.labels import ClassifyJob, TagJob
 from glassformer.jobs.translate import TranslateJob
-from glassformer.models.model import EncoderDecoder
 from glassformer.run import Run
 from glassformer.text.tokenizer import Tokenizer
 
@@ -35,30 +35,50 @@ def look_at(
     Of a translator, `target` is the translation to look at (its own, if none is given); a language model
     writes so many `tokens` first and is looked at with them. `sites` limits what is recorded.
     """
-    if tokens and run.config.task == "language":
-        text += run.generate(text, tokens, temperature=0.0)[0]
+    if tokens and run.config.task != "language":
+        raise UsageError(f"{run.path} learned to {run.config.task}: it has no tokens to write first")
+    if target is not None and run.config.task != "translate":
+        raise UsageError(f"{run.path} learned to {run.config.task}: a target belongs to a translation")
     inputs, name = _inputs(run, text, target)
     limit = run.config.model.context
     for ids in inputs:
-        if run.config.model.family == "transformer" and ids.shape[1] > limit:
+        if run.config.model.family == "transformer" and ids.shape[1] + tokens > limit:
+            written = f" and {tokens} to write" if tokens else ""
             raise UsageError(
-                f"{ids.shape[1]} tokens are more than the model's context of {limit}: look at a shorter text"
+                f"{ids.shape[1]} tokens{written} are more than the model's context of {limit}: "
+                "look at a shorter text"
             )
+    if tokens:
+        inputs = (_continued(run, inputs[0], tokens, edits),)
+        text = run.tokenizer.decode(inputs[0][0].tolist(), specials=False)
     batch = tuple(ids.to(run.device) for ids in inputs)
     seen = see(run.model, *batch, sites=sites, edits=edits, compiled=compiled)
-    parts = ["encoder.", "decoder."] if isinstance(run.model, EncoderDecoder) else [""]
     named = {
         part: [show_token(run.tokenizer, i) for i in ids[0].tolist()]
-        for part, ids in zip(parts, inputs, strict=True)
+        for part, ids in zip(parts_of(run.model), inputs, strict=True)
     }
     return Look(seen, text, run.config.task, named, name, str(run.path), _settings(run))
 
 
-def report_on(run: Run, look: Look, maps: bool = False) -> dict[str, Any]:
+def _continued(run: Run, ids: torch.Tensor, tokens: int, edits: Sequence[Edit]) -> torch.Tensor:
+    """The ids (1, T), and what the model writes after them, always the likeliest."""
+    check_edits(run.language_model, edits)
+    prompt = ids.to(run.device)
+    steps = generate(
+        run.language_model,
+        prompt,
+        tokens,
+        lambda logits: logits.argmax(-1),
+        new_tap=lambda start: Edits(edits, goes_on=True, start=start),
+    )
+    return torch.cat([prompt, *(chosen[:, None] for chosen in steps)], dim=1).cpu()
+
+
+def report_on(run: Run, look: Look, maps: bool = False, position: int = -1) -> dict[str, Any]:
     """All of it as plain numbers (inspection/report.py)."""
     special = list(range(len(run.tokenizer.entries), len(run.tokenizer)))
     encode = _encoder(run) if run.config.task == "language" else None
-    return report(look, encode, special, maps)
+    return report(look, encode, special, maps, position)
 
 
 def _inputs(run: Run, text: str, target: str | None) -> tuple[tuple[torch.Tensor, ...], Callable[[int], str]]:
@@ -93,6 +113,8 @@ def _encoder(run: Run) -> Encode:
 
     def encode(text: str) -> tuple[list[int], list[tuple[int, int]]]:
         mark, spans = run.tokenizer.end_of_text, run.tokenizer.spans(text)
+        if run.tokenizer.decode([s.id for s in spans], specials=False) != text:
+            return [], []  # of words that it cannot read nothing can be said
         start = [] if mark is None else [mark]
         return [*start, *(s.id for s in spans)], [*((0, 0) for _ in start), *(s.characters for s in spans)]
 
@@ -100,7 +122,9 @@ def _encoder(run: Run) -> Encode:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    names = ["family", "layers", "heads", "width", "context", "vocab", "placement", "norm", "position"]
+    names = ["family", "layers", "width", "context", "vocab"]
+    if run.config.model.family == "transformer":
+        names += ["heads", "placement", "norm", "position"]
     return {name: getattr(run.config.model, name) for name in names}
 
 

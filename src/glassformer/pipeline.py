@@ -216,6 +216,10 @@ def _fit(
 
 def _resume(folder: Path, given: Settings, display: Display) -> Run:
     """Go on with a run as it was begun, from its newest checkpoint."""
+    if Run(folder).data.get("imported"):
+        raise RunError(
+            f"{folder} was imported and has nothing to resume. Train from it: --init {folder} --out …"
+        )
     config = continued_config(folder, given)
     opened = JOBS[config.task].open(config.data)
     recorded = json.loads((folder / "data.json").read_text(encoding="utf-8"))

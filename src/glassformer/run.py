@@ -28,6 +28,7 @@ from glassformer.evaluation.result import Result
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import search_text, stream_text
 from glassformer.inspection.edit import Edit, Edits
+from glassformer.inspection.record import check_edits
 from glassformer.jobs.find import JOBS
 from glassformer.jobs.job import Job
 from glassformer.jobs.labels import ClassifyJob, TagJob
@@ -107,6 +108,8 @@ class Run:
         try:
             return dict(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
+            if self.data.get("imported"):
+                raise RunError(f"{self.path} was imported: how it was trained is not known here") from None
             raise RunError(
                 f"{self.path} is not finished: it has no result.json. Go on with --resume."
             ) from None
@@ -192,7 +195,8 @@ class Run:
         """
         sampler = sampler or Sampler()
         if edits:
-            options["new_tap"] = lambda: Edits(edits, goes_on=True)
+            check_edits(self.language_model, edits)
+            options["new_tap"] = lambda start: Edits(edits, goes_on=True, start=start)
         return stream_text(self.language_model, self.tokenizer, prompt, tokens, sampler, **options)
 
     def generate(self, prompt: str = "", tokens: int = 200, *, n: int = 1, **options: Any) -> list[str]:
@@ -201,6 +205,8 @@ class Run:
         Options: temperature, top_k, top_p, min_p, seed (see `Sampler`), stop, cached, edits made on the way
         (inspection/edit.py); or beams and strength (of the length penalty): the `n` best of beam search.
         """
+        if "beams" in options and options.pop("edits", ()):
+            raise UsageError("edits go with sampling; beam search does not take them")
         if "beams" in options:
             return [text for text, _ in self.search(prompt, tokens, **options)[:n]]
         own = {k: options.pop(k) for k in ("stop", "cached", "edits") if k in options}
@@ -248,10 +254,8 @@ class Run:
         return [job.labels[found[i]] for i in starts]
 
     def look(self, text: str, **options: Any) -> "Look":
-        """See a text through the model: every head, residual and gradient (inspection/look.py).
-
-        Options: target (of a translation), tokens to write first, sites to record, edits to make.
-        """
+        """See a text through the model (inspection/look.py). Options: target (of a translation), tokens to
+        write first, sites to record, edits to make."""
         from glassformer.looking import look_at
 
         return look_at(self, text, **options)

@@ -54,16 +54,20 @@ def test_a_path_is_what_is_left_when_all_else_is_held(placement: str, inputs: st
     q, k and v there, and put them into a clean run."""
     model = make("language", "transformer", layers=3, heads=4, kv_heads=2, placement=placement, bias=True)
     clean, corrupt = see(model, ids(1, 7)), see(model, ids(1, 7, seed=2))
-    edits = path_patch(clean, corrupt, sender=(0, 1), receiver=(2, 3), inputs=inputs)
-    fast = see(model, *clean.inputs, edits=edits).logits
+    edit = path_patch(clean, corrupt, sender=(0, 1), receiver=(2, 3), inputs=inputs)
+    fast = see(model, *clean.inputs, edits=[edit])
 
     held = [put("0.z", corrupt["0.z"], heads=1)]
     held += [put(f"{i}.{s}", clean[f"{i}.{s}"]) for i in (0, 1) for s in ("mlp_out",)]
     held += [put("1.attn_out", clean["1.attn_out"])]
     inside = see(model, *clean.inputs, edits=held)
-    slow = [put(f"2.{n}", inside[f"2.{n}"], heads=3 if n == "q" else 1) for n in inputs]
-    close(fast, see(model, *clean.inputs, edits=slow).logits)
-    assert not torch.allclose(fast, clean.logits)
+    shared = [put(f"2.{n}", inside[f"2.{n}"], heads=3 if n == "q" else 1) for n in inputs]
+    z = see(model, *clean.inputs, edits=shared)[
+        "2.z"
+    ]  # heads 2 and 3 share keys and values: take one of them
+    close(fast.logits, see(model, *clean.inputs, edits=[put("2.z", z, heads=3)]).logits)
+    assert torch.equal(fast["2.z"][:, :3], clean["2.z"][:, :3])
+    assert not torch.allclose(fast.logits, clean.logits)
 
 
 def test_paths_that_cannot_be_are_refused() -> None:
@@ -72,6 +76,8 @@ def test_paths_that_cannot_be_are_refused() -> None:
     for wrong in (
         {"sender": (1, 0), "receiver": (1, 1)},
         {"sender": (0, 0), "receiver": (1, 1), "inputs": "x"},
+        {"sender": (0, 9), "receiver": (1, 1)},
+        {"sender": (0, 0), "receiver": (9, 1)},
     ):
         with pytest.raises(UsageError):
             path_patch(seen, seen, **wrong)

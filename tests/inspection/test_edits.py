@@ -9,7 +9,7 @@ from glassformer.errors import UsageError
 from glassformer.generation.engine import generate
 from glassformer.inspection.edit import Edit, Edits, put, steer, zero
 from glassformer.inspection.gradients import next_token_loss
-from glassformer.inspection.record import gradients, see
+from glassformer.inspection.record import check_edits, gradients, see
 from tests.models.families import FAMILIES, close, ids, make
 
 
@@ -59,11 +59,33 @@ def test_a_wrong_site_is_named() -> None:
         see(model, tokens, edits=[zero("0.resid", heads=0)])
 
 
-def test_calls_leave_nothing_behind() -> None:
+def test_heads_and_positions_that_are_not_there_are_named() -> None:
     model, tokens = make("language", "transformer"), ids(1, 5)
-    before = model(tokens)
+    for edit, says in (
+        (zero("0.z", heads=[0, 9]), "no head 9 at 0.z: expected 0 to 1"),
+        (zero("0.z", positions=5), "no position 5"),
+        (put("0.resid", torch.zeros(1, 4, 16)), "take just the positions that are meant"),
+        (steer("0.resid", torch.zeros(15)), "does not fit"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            see(model, tokens, edits=[edit])
+    last, other = (see(model, tokens, edits=[zero("0.z", heads=h)]) for h in (-1, 1))
+    assert torch.equal(last.logits, other.logits)
+    labels = make("classify", "transformer")
+    with pytest.raises(UsageError, match="not listed by position"):
+        see(labels, ids(2, 5), edits=[zero("pool", positions=1)])
+
+
+def test_calls_leave_nothing_behind() -> None:
+    """Not in the weights, not in the averages of a batch norm; and dropout does not disturb."""
+    model, tokens = make("language", "transformer", norm="batch", dropout=0.5), ids(1, 5)
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+    model.train()
+    looks = [see(model, tokens).logits for _ in range(2)]
     see(model, tokens, edits=[zero("0.z")])
-    assert torch.equal(model(tokens), before)
+    gradients(see(model, tokens), next_token_loss(tokens), ["embed"])
+    assert torch.equal(*looks) and model.training
+    assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
 
 
 def test_a_compiled_model_reads_edits_and_differentiates_without_compiling_again() -> None:
@@ -111,7 +133,7 @@ def test_a_generation_can_be_edited_with_and_without_a_cache(family: str) -> Non
     site = "0.resid"
 
     def write(cached: bool, edits: list[Edit]) -> list[int]:
-        taps = lambda: Edits(edits, goes_on=True)  # noqa: E731
+        taps = lambda start: Edits(edits, goes_on=True, start=start)  # noqa: E731
         steps = generate(model, prompt, 20, lambda logits: logits.argmax(-1), cached=cached, new_tap=taps)  # pyright: ignore
         return [int(t) for t in steps]
 
@@ -136,3 +158,47 @@ def test_what_was_written_looks_the_same_afterwards() -> None:
         for t in range(9):
             model(tokens[:, t : t + 1], state=state, tap=tap)
     close(torch.cat(stepwise, dim=1), whole["1.resid"])
+
+
+def test_a_position_stays_where_it_is_when_the_text_outgrows_the_context() -> None:
+    """Token 6 is edited as token 6, and nothing else is, also after older tokens were dropped."""
+    places: list[list[int]] = []
+
+    class Spy(Edits):
+        def __call__(self, site: str, x: Tensor) -> Tensor:
+            out = super().__call__(site, x)
+            if site == "0.resid":
+                changed = (out != x).any(-1)[0].nonzero().flatten().tolist()
+                places.append([self._start + c for c in changed])
+            return out
+
+    model = make("language", "transformer")  # its context is 12
+    edits = [steer("0.resid", torch.ones(16), positions=6)]
+    for cached in (True, False):
+        places.clear()
+        taps = lambda start: Spy(edits, goes_on=True, start=start)  # noqa: E731
+        greedy = lambda logits: logits.argmax(-1)  # noqa: E731
+        list(generate(model, ids(1, 4), 20, greedy, cached=cached, new_tap=taps))  # pyright: ignore
+        assert {p for some in places for p in some} == {6}
+
+
+def test_edits_of_a_generation_are_checked() -> None:
+    model = make("language", "transformer")
+    for edit, says in (
+        (zero("9.z"), "no site"),
+        (zero("0.z", heads=5), "no head 5"),
+        (zero("0.z", positions=-1), "start"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            check_edits(model, [edit])
+    check_edits(model, [zero("0.z", positions=500)])
+
+
+def test_more_sites_than_the_usual_limit_of_graphs() -> None:
+    torch._dynamo.reset()
+    model, tokens = make("language", "transformer", layers=12), ids(1, 5)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    for layer in range(12):
+        edits = [zero(f"{layer}.z", heads=0)]
+        fast = see(model, tokens, sites=("logits",), edits=edits, compiled=compiled)
+        close(fast.logits, see(model, tokens, edits=edits).logits)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import glassformer as gf
@@ -55,7 +56,9 @@ def test_every_task_can_be_looked_into(name: str, runs: dict[str, gf.Run]) -> No
     assert "</script" not in html.split('id="report">')[1].split("</script>")[0]
     assert not re.search(r"""(?:src|href)=|https?://(?!www\.w3\.org/2000/svg)""", html)
     if not look.is_transformer:
-        assert "attention" in report["omitted"] and "What comes next" in text
+        assert "attention" in report["omitted"] and "What comes next" in text and "Left out" in text
+        assert report["residual"]["stream"] and (report["gradient"] or len(look.tokens[look.part]) == 1)
+        assert ("cross.attention" in report) == (look.task == "translate")
         return
     assert "Everything sums" in text and max(report["errors"].values()) < 1e-5
     for part, tokens in report["tokens"].items():
@@ -70,7 +73,7 @@ def test_every_task_can_be_looked_into(name: str, runs: dict[str, gf.Run]) -> No
 def test_the_keys_are_the_documented_ones(runs: dict[str, gf.Run]) -> None:
     page = (ROOT / "docs" / "looking-inside.md").read_text(encoding="utf-8")
     table = page.split("## The JSON")[1]
-    documented = set(re.findall(r"`([a-z.]+)`", "".join(re.findall(r"^\| (`[^|]*) \|", table, re.M))))
+    documented = set(re.findall(r"`([a-z_.]+)`", "".join(re.findall(r"^\| (`[^|]*) \|", table, re.M))))
     documented = {key.split(".")[0] for key in documented} - {"cross", "version"} | {"version"}
     found = set(report_on(runs["language"], runs["language"].look("A line")))
     assert found == documented
@@ -78,7 +81,7 @@ def test_the_keys_are_the_documented_ones(runs: dict[str, gf.Run]) -> None:
     extra = set(report_on(translated, translated.look("3 May 1987"))) - found
     assert extra == {
         "cross.attention",
-        *(f"{p}{k}" for p in ("encoder.", "decoder.") for k in ("attention", "rollout")),
+        *(f"{p}{k}" for p in ("encoder.", "decoder.") for k in ("attention", "rollout", "value_weighted")),
     }
 
 
@@ -93,13 +96,46 @@ def test_maps_of_a_long_text_are_left_out_unless_asked_for(
     monkeypatch.setattr("glassformer.inspection.report.MOST_MAPS", 10)
     run = runs["language"]
     look = run.look("A line")
-    assert report_on(run, look)["omitted"] == ["attention"] and "attention" not in report_on(run, look)
+    assert report_on(run, look)["omitted"] == ["attention", "value_weighted", "rollout"]
+    assert "attention" not in report_on(run, look)
     assert "attention" in report_on(run, look, maps=True)
 
 
 def test_generated_tokens_are_looked_at_too(runs: dict[str, gf.Run]) -> None:
+    """The very ids that greedy generation chose, not those of their text cut anew."""
     run = runs["language"]
-    assert len(run.look("A line", tokens=5).tokens[""]) > len(run.look("A line").tokens[""])
+    look, prompt = run.look("A line", tokens=5), run.look("A line")
+    ids = look.seen.inputs[0][0]
+    assert len(ids) == prompt.seen.inputs[0].shape[1] + 5
+    assert look.seen.logits[0, -6:-1].argmax(-1).tolist() == ids[-5:].tolist()
+
+
+def test_options_that_mean_nothing_to_a_task_are_refused(runs: dict[str, gf.Run]) -> None:
+    for name, options in (
+        ("classify", {"tokens": 3}),
+        ("language", {"target": "x"}),
+        ("language", {"tokens": 99}),
+    ):
+        with pytest.raises(UsageError):
+            runs[name].look("return a line", **options)
+
+
+def test_a_model_that_is_broken_is_said_to_be(runs: dict[str, gf.Run]) -> None:
+    run = gf.load(runs["language"].path)
+    with torch.no_grad():
+        run.language_model.stack.blocks[1].mlp.down.weight[0, 0] = float("nan")  # pyright: ignore
+    with pytest.raises(UsageError, match=r"it begins at 1\.mlp_out"):
+        report_on(run, run.look("A line"))
+
+
+def test_a_page_cannot_be_broken_by_its_text(runs: dict[str, gf.Run]) -> None:
+    run = runs["language"]
+    text = "__REPORT__</script>\x1b[31m"
+    report = report_on(run, run.look(text))
+    html = as_html(report)
+    data = html.split('id="report">')[1].split("</script>")[0]
+    assert json.loads(data)["text"] == text and html.count("glassformer/look") == 1
+    assert "\x1b" not in as_text(report)
 
 
 def test_a_given_translation_is_looked_at(runs: dict[str, gf.Run]) -> None:
@@ -116,11 +152,20 @@ def test_the_command(runs: dict[str, gf.Run], tmp_path: Path) -> None:
     assert json.loads(shown.stdout)["text"] == "A new line."
     names = {p.name for p in (tmp_path / "plots").iterdir()}
     assert names == {
-        f"{n}.{e}" for n in ("attention", "attribution", "gradient", "heads", "lens") for e in ("svg", "png")
+        f"{n}.{e}"
+        for n in ("attention", "attribution", "gradient", "heads", "lens", "rollout", "stream")
+        for e in ("svg", "png")
     }
+    shown = runner.invoke(app, ["look", path, "A new line.", "--ablate", "1.0", "--position", "1"])
+    assert "at position 1" in shown.stdout
     shown = runner.invoke(app, ["look", path, "-"], input="A new line.\n")
     assert shown.exit_code == 0
-    for wrong in (["look", str(tmp_path / "nowhere"), "x"], ["look", path, "line " * 300]):
+    for wrong in (
+        ["look", str(tmp_path / "nowhere"), "x"],
+        ["look", path, "line " * 300],
+        ["look", path, "x", "--ablate", "7"],
+        ["look", path, "x", "--ablate", "9.0"],
+    ):
         assert runner.invoke(app, wrong).exit_code in (1, 2)
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from glassformer.inspection.chain import by_chain_rule
+from glassformer.inspection.edit import put, steer, zero
 from glassformer.inspection.gradients import backward, next_token_loss, side_by_side
 from glassformer.inspection.maps import attention_of, written_by_head
 from glassformer.inspection.record import gradients, see
@@ -84,6 +85,28 @@ def test_the_two_ways_sum_to_the_gradient(model: torch.nn.Module) -> None:
         assert passed.error < 1e-5
     plain = next_token_loss(tokens)(model(tokens))
     close(loss, plain)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_sums_hold_under_edits(placement: str) -> None:
+    """What an edit put into the stream is a part of its own; gradients go the ways that it left open."""
+    model, tokens = make("language", "transformer", placement=placement, bias=True), ids(1, 9)
+    other = see(model, ids(1, 9, seed=3))
+    for edits in (
+        [zero("1.z", heads=0)],
+        [put("0.attn_out", other["0.attn_out"], positions=2)],
+        [zero("1.mlp_out"), steer("0.resid", torch.ones(16), 4.0)],
+        [put("0.resid_mid", other["0.resid_mid"]), zero("1.q", heads=1)],
+        [steer("embed", torch.ones(16), positions=3), zero("0.mlp_hidden", positions=-1)],
+    ):
+        seen = see(model, tokens, edits=edits)
+        assert decompose(seen, final=True).error < 1e-6
+        assert attribute(seen, 3)[2] < 1e-5
+        for passed in backward(seen, next_token_loss(tokens))[1]:
+            total = passed.identity + passed.through
+            assert float((total - passed.before).abs().max()) < 1e-6 * max(
+                1.0, float(passed.before.abs().max())
+            )
 
 
 def test_with_residuals_before_the_norm_the_gradient_passes_unchanged() -> None:

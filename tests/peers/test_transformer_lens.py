@@ -147,7 +147,8 @@ def test_the_residual_stream(both: Any) -> None:
 def test_the_logit_lens(both: Any) -> None:
     seen, other, cache, *_ = both
     stream = cache.accumulated_resid(layer=-1, incl_mid=False)  # embedding and every block
-    for site, value in zip(stream_sites(seen), stream, strict=False):
+    last = cache["resid_post", len(seen.model.stack.blocks) - 1]
+    for site, value in zip(stream_sites(seen), [*stream[: len(seen.model.stack.blocks)], last], strict=True):
         same(lens(seen, site), other.unembed(other.ln_final(value)))
 
 
@@ -155,10 +156,17 @@ def test_direct_logit_attribution(both: Any) -> None:
     seen, other, cache, *_ = both
     shares, _, error = attribute(seen, 7, position=-1, against=9)
     assert error < 1e-5
-    results = cache.stack_head_results(layer=-1, pos_slice=-1)  # (layers · heads, B, C)
+    heads = cache.stack_head_results(layer=-1, pos_slice=-1)  # (layers · heads, B, C)
+    layers = range(len(seen.model.stack.blocks))
+    others = [cache["embed"][:, -1], *(cache["mlp_out", i][:, -1] for i in layers)]
+    others += [cache["pos_embed"][:, -1]] if "position" in shares else []
+    results = torch.cat([heads, torch.stack(others)])
     scaled = cache.apply_ln_to_stack(results, layer=-1, pos_slice=-1) * other.ln_final.w  # γ is not folded in
     theirs = scaled @ (other.W_U[:, 7] - other.W_U[:, 9])
-    ours = torch.tensor([v for name, v in shares.items() if "head" in name])
+    named = [v for name, v in shares.items() if "head" in name]
+    named += [shares["token"], *(shares[f"{i}.mlp"] for i in layers)]
+    named += [shares["position"]] if "position" in shares else []
+    ours = torch.tensor(named)
     same(ours, theirs.detach().flatten())
 
 

@@ -17,7 +17,7 @@ from glassformer.models.model import LanguageModel
 from glassformer.models.tap import Tap, off
 
 Choose = Callable[[Tensor], Tensor]
-NewTap = Callable[[], Tap]  # for each time that a text is read from its start
+NewTap = Callable[[int], Tap]  # for each time that a text is read anew, from this position of it
 
 
 @torch.no_grad()
@@ -28,7 +28,7 @@ def generate(
     choose: Choose,
     *,
     cached: bool = True,
-    new_tap: NewTap = lambda: off,
+    new_tap: NewTap = lambda _: off,
 ) -> Iterator[Tensor]:
     """Yield the next token of each sequence, (B), `tokens` times. `prompt` is (B, T) with T ≥ 1."""
     training = model.training
@@ -42,14 +42,14 @@ def generate(
 
 
 def _with_cache(model: LanguageModel, seen: Tensor, choose: Choose, new_tap: NewTap) -> Iterator[Tensor]:
-    seen = _fit(seen, model.limit)
+    length, seen = seen.shape[1], _fit(seen, model.limit)
     while True:
-        state, tap = model.new_state(len(seen)), new_tap()
+        state, tap = model.new_state(len(seen)), new_tap(length - seen.shape[1])
         new = seen
         while model.limit is None or seen.shape[1] <= model.limit:
             chosen = choose(model(new, state=state, tap=tap)[:, -1])
             yield chosen
-            new = chosen[:, None]
+            new, length = chosen[:, None], length + 1
             if model.limit is not None:  # else nothing is ever read again
                 seen = torch.cat([seen, new], dim=1)
         seen = _fit(seen, model.limit)
@@ -57,10 +57,11 @@ def _with_cache(model: LanguageModel, seen: Tensor, choose: Choose, new_tap: New
 
 def _without_cache(model: LanguageModel, seen: Tensor, choose: Choose, new_tap: NewTap) -> Iterator[Tensor]:
     """The plain way, and the oracle of the other."""
-    seen = _fit(seen, model.limit)
+    length, seen = seen.shape[1], _fit(seen, model.limit)
     while True:
-        chosen = choose(model(seen, tap=new_tap())[:, -1])
+        chosen = choose(model(seen, tap=new_tap(length - seen.shape[1]))[:, -1])
         yield chosen
+        length += 1
         seen = _fit(torch.cat([seen, chosen[:, None]], dim=1), model.limit)
 
 

@@ -22,7 +22,7 @@ def stream_text(
     n: int = 1,
     stop: Sequence[str] = (),
     cached: bool = True,
-    new_tap: NewTap = lambda: off,
+    new_tap: NewTap = lambda _: off,
 ) -> Iterator[list[str]]:
     """Generate and yield, after every token, the new text of each of `n` sequences.
 

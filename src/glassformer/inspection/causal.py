@@ -5,14 +5,14 @@
     integrated     what each token of the input accounts for, by gradients along the way from nothing to it
 
 A patch says how much of the answer came by that place; two texts that differ in one word and have the same
-length are what it is made for. All places of a kind are one batch: a forward pass for every row of it, and
-for a compiled model one graph.
+length are what it is made for. Places are the rows of a batch, one graph for a compiled model.
 
 Letters: N places, B = 1 text, L layers, H heads, T positions, C model width.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from glassformer.errors import UsageError
 from glassformer.inspection.edit import Edit, put
-from glassformer.inspection.maps import attention_of, written_by_head
+from glassformer.inspection.maps import attention_of, mask_of, written_by_head
 from glassformer.inspection.record import Seen, see, stack_of
-from glassformer.models.attention import Mixer
+from glassformer.models.attention import attend_by_formula
 from glassformer.models.block import Block, add, bare, pre
 
 Metric = Callable[[Tensor], Tensor]  # of logits (N, T, V), one number for each row: (N)
@@ -41,6 +41,8 @@ class Patching:
     @property
     def restored(self) -> Tensor:
         """As a share of the way from the corrupt answer (0) to the clean one (1)."""
+        if self.clean == self.corrupt:
+            raise UsageError("both texts give the same answer: there is nothing to restore")
         return (self.values - self.corrupt) / (self.clean - self.corrupt)
 
 
@@ -48,19 +50,33 @@ def logit_difference(right: int, wrong: int, position: int = -1) -> Metric:
     return lambda logits: logits[:, position, right] - logits[:, position, wrong]
 
 
+class HasSeen(Protocol):
+    """A look: what was seen, with names."""
+
+    @property
+    def seen(self) -> Seen: ...
+
+
+def _seen(it: Seen | HasSeen) -> Seen:
+    return it if isinstance(it, Seen) else it.seen
+
+
 def patch(
-    clean: Seen,
-    corrupt: Tensor,
+    clean: Seen | HasSeen,
+    corrupt: Seen | HasSeen | Tensor,
     metric: Metric,
     what: str = "resid",
     by_position: bool | None = None,
     rows: int = 64,
 ) -> Patching:
-    """Run `corrupt` (1, T) with the values of the clean text at one place after the other.
+    """Run the corrupt text (its ids, or what was seen of it) with the clean values at one place after the
+    other.
 
     `resid`, `attention` and `mlp` are patched by layer and position, `heads` by layer and head (or, with
     `by_position`, by all three). `rows` places are run at a time.
     """
+    clean = _seen(clean)
+    corrupt = corrupt if isinstance(corrupt, Tensor) else _seen(corrupt).inputs[0]
     if what not in WHAT:
         raise UsageError(f"no '{what}' to patch: expected {', '.join(WHAT)}")
     if clean.inputs[0].shape != corrupt.shape or len(corrupt) != 1:
@@ -74,14 +90,23 @@ def patch(
     by_position = what != "heads" if by_position is None else by_position
     shape = (L, H, T if by_position else 1)
     places = torch.cartesian_prod(*(torch.arange(n) for n in shape))  # (N, 3)
+    # One more, which is nowhere: the corrupt text as it is; and again, until every batch is full.
+    nowhere = torch.full((rows - len(places) % rows, 3), -1)
     found: list[Tensor] = []
-    for some in places.split(rows):
+    for some in torch.cat([places, nowhere]).split(rows):
         edits = [_row_edit(clean[site], site, some, i, shape) for i, site in enumerate(sites)]
-        found.append(metric(_logits(clean, corrupt.expand(len(some), -1), edits)))
-    values = torch.cat(found).view(shape)
-    keep = [values.shape[0], *(n for n, there in ((H, what == "heads"), (T, by_position)) if there)]
-    ends = [float(metric(_logits(clean, ids, []))) for ids in (clean.inputs[0], corrupt)]
-    return Patching(what, values.view(keep), *ends)
+        seen = see(
+            clean.model,
+            corrupt.expand(rows, -1),
+            sites=("logits",),
+            edits=[*clean.edits, *edits],
+            keys=None if clean.keys is None else clean.keys.expand(rows, -1),
+            compiled=clean.compiled,
+        )
+        found.append(metric(seen.logits))
+    values = torch.cat(found)
+    keep = [L, *(n for n, there in ((H, what == "heads"), (T, by_position)) if there)]
+    return Patching(what, values[: len(places)].view(keep), float(metric(clean.logits)), float(values[-1]))
 
 
 def _row_edit(value: Tensor, site: str, places: Tensor, layer: int, shape: tuple[int, int, int]) -> Edit:
@@ -96,45 +121,41 @@ def _row_edit(value: Tensor, site: str, places: Tensor, layer: int, shape: tuple
     return Edit(site, value, where=mine if value.ndim == 4 else mine[:, 0])
 
 
-def _logits(like: Seen, ids: Tensor, edits: list[Edit]) -> Tensor:
-    return see(like.model, ids, sites=("logits",), edits=edits, compiled=like.compiled).logits
-
-
 def path_patch(
-    clean: Seen,
-    corrupt: Seen,
+    clean: Seen | HasSeen,
+    corrupt: Seen | HasSeen,
     sender: tuple[int, int],
     receiver: tuple[int, int],
     inputs: str = "q",
-) -> list[Edit]:
-    """Edits of the clean run by which `receiver` sees what `sender` wrote in the corrupt one, and no other
+) -> Edit:
+    """An edit of the clean run by which `receiver` sees what `sender` wrote in the corrupt one, and no other
     part does: the direct way along the stream, everything between held as it was.
 
     (layer, head) each; `inputs` are those of q, k and v that see it. For norms before the layers or none,
     where what a head writes reaches a later layer unchanged.
     """
+    clean, corrupt = _seen(clean), _seen(corrupt)
     (i, head), (j, other) = sender, receiver
-    stack = stack_of(clean)
+    stack, heads = stack_of(clean), clean["0.q"].shape[1]
+    if not (0 <= i < j < len(stack.blocks) and 0 <= head < heads and 0 <= other < heads):
+        raise UsageError(
+            f"from {sender} to {receiver}: expected (layer, head), a later layer for the second; "
+            f"there are {len(stack.blocks)} layers of {heads} heads"
+        )
     block = stack.blocks[j]
     assert isinstance(block, Block)
     if block.placement not in (pre, bare) or block.join is not add:
         raise UsageError("path patching follows the stream: it needs placement pre or none, with residuals")
-    if i >= j:
-        raise UsageError(f"block {i} writes after block {j} has looked")
     if not inputs or set(inputs) - set("qkv"):
         raise UsageError(f"'{inputs}': expected some of q, k and v")
-    layer = attention_of(clean, i)
+    layer, attention = attention_of(clean, i), block.attention
     change = written_by_head(layer, corrupt[f"{i}.z"]) - written_by_head(layer, clean[f"{i}.z"])
-    before = clean["embed" if j == 0 else f"{j - 1}.resid"]
-    assert isinstance(block.attention, Mixer)
     with torch.no_grad():
-        made = block.attention.project(block.attention_norm(before + change[:, head]), 0)
-    edits: list[Edit] = []
-    for name, value in zip("qkv", made, strict=True):
-        group = other if name == "q" else other // (clean[f"{j}.q"].shape[1] // value.shape[1])
-        if name in inputs:
-            edits.append(put(f"{j}.{name}", value, heads=group))
-    return edits
+        made = attention.project(block.attention_norm(clean[f"{j - 1}.resid"] + change[:, head]), 0)
+        q, k, v = (made[n] if name in inputs else clean[f"{j}.{name}"] for n, name in enumerate("qkv"))
+        bias = attention.bias(q.shape[-2], k.shape[-2])
+        z, _ = attend_by_formula(q, k, v, mask_of(clean), bias)
+    return put(f"{j}.z", z, heads=other)
 
 
 @dataclass

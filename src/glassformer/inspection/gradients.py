@@ -21,12 +21,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from glassformer.inspection.edit import Edits
 from glassformer.inspection.maps import mask_of
-from glassformer.inspection.record import Loss, Seen, gradients, see, stack_of
-from glassformer.inspection.residual import relative_error
+from glassformer.inspection.record import Loss, Seen, body_of, evaluating, gradients, see, stack_of
+from glassformer.inspection.residual import relative_error, stream_sites
 from glassformer.models.block import Block, Join, replace
 from glassformer.models.cache import Memory
 from glassformer.models.make import make_model
+from glassformer.models.tap import inside
+from glassformer.models.transformer import Stack
 
 
 @dataclass
@@ -54,41 +57,51 @@ def next_token_loss(ids: Tensor) -> Loss:
 
 def backward(seen: Seen, loss: Loss, part: str = "") -> tuple[Tensor, list[Passed]]:
     """The loss, and for every layer, from the first, how the gradient came down through it."""
-    stack = stack_of(seen, part)
     layers = _layers(seen, part)
     sites = [f"{part}embed", *(after for _, _, after, _ in layers)]
     value, found = gradients(seen, loss, sites)
     passed: list[Passed] = []
     before = sites[0]
     for name, block, after, make in layers:
-        x, g = seen[before].detach(), found[after]
-        ways = [_one_way(x, g, make(block, join)) for join in _ways(block)]
+        x, g, i = seen[before].detach(), found[after], int(name.partition(".")[0])
+        with evaluating(seen.model):
+            ways = [_one_way(x, g, make(i, block, join)) for join in _ways(block)]
         passed.append(Passed(f"{part}{name}", found[before], *ways))
         before = after
-    assert len(passed) >= len(stack.blocks)
     return value, passed
 
 
 Step = Callable[[Tensor], Tensor]
 
 
-def _layers(seen: Seen, part: str) -> list[tuple[str, Block, str, Callable[[Block, Join], Step]]]:
+def _layers(seen: Seen, part: str) -> list[tuple[str, Block, str, Callable[[int, Block, Join], Step]]]:
     """Each layer: its name, block, the site behind it, and the step it makes with a given join."""
     mask = mask_of(seen, part)
     memory = Memory(seen["encoder.final"], seen.keys) if part == "decoder." else None
+    edits = Edits(seen.edits)
 
-    def attention(block: Block, join: Join) -> Step:
-        return lambda x: block.placement(x, block.attention_norm, lambda h: block.attention(h, mask), join)
+    def attention(i: int, block: Block, join: Join) -> Step:
+        tap = inside(edits, f"{part}{i}")
 
-    def cross(block: Block, join: Join) -> Step:
-        norm, layer = block.cross_norm, block.cross
-        assert norm is not None and layer is not None and memory is not None
-        return lambda x: block.placement(x, norm, lambda h: layer(h, memory), join)
+        def layer(h: Tensor) -> Tensor:
+            return block.attention(h, mask, None, tap)
 
-    def mlp(block: Block, join: Join) -> Step:
-        return lambda x: block.placement(x, block.mlp_norm, block.mlp, join)
+        return lambda x: tap("resid_mid", block.placement(x, block.attention_norm, layer, join))
 
-    layers: list[tuple[str, Block, str, Callable[[Block, Join], Step]]] = []
+    def cross(i: int, block: Block, join: Join) -> Step:
+        tap, norm, looking = inside(edits, f"{part}{i}"), block.cross_norm, block.cross
+        assert norm is not None and looking is not None and memory is not None
+
+        def layer(h: Tensor) -> Tensor:
+            return looking(h, memory, None, inside(tap, "cross"))
+
+        return lambda x: tap("resid_cross", block.placement(x, norm, layer, join))
+
+    def mlp(i: int, block: Block, join: Join) -> Step:
+        tap = inside(edits, f"{part}{i}")
+        return lambda x: tap("resid", block.placement(x, block.mlp_norm, lambda h: block.mlp(h, tap), join))
+
+    layers: list[tuple[str, Block, str, Callable[[int, Block, Join], Step]]] = []
     for i, block in enumerate(stack_of(seen, part).blocks):
         assert isinstance(block, Block)
         layers.append((f"{i}.attention", block, f"{part}{i}.resid_mid", attention))
@@ -119,7 +132,7 @@ def _one_way(x: Tensor, g: Tensor, step: Step) -> Tensor:
 
 def by_depth(seen: Seen, loss: Loss, part: str = "") -> list[float]:
     """The length of the gradient at the embedding and behind every block."""
-    sites = [f"{part}embed", *(f"{part}{i}.resid" for i in range(len(stack_of(seen, part).blocks)))]
+    sites = [f"{part}{site}" for site in stream_sites(seen, part)]
     _, found = gradients(seen, loss, sites)
     return [float(found[site].double().norm()) for site in sites]
 
@@ -135,7 +148,11 @@ def without_residuals(model: nn.Module, task: str = "language") -> nn.Module:
 
 
 def side_by_side(seen: Seen, loss: Loss, task: str = "language") -> dict[str, list[float]]:
-    """The gradient over depth with residual connections as the model has them, and without."""
-    bare = see(without_residuals(seen.model, task), *seen.inputs, sites=("embed", "resid"), keys=seen.keys)
+    """The gradient over depth as the model is, and without its residual connections if it has any."""
     part = "" if task != "translate" else "decoder."
-    return {"as it is": by_depth(seen, loss, part), "without residuals": by_depth(bare, loss, part)}
+    found = {"as it is": by_depth(seen, loss, part)}
+    if not isinstance(body_of(seen.model, part), Stack):
+        return found
+    other = without_residuals(seen.model, task)
+    bare = see(other, *seen.inputs, sites=("embed", "resid"), edits=seen.edits, keys=seen.keys)
+    return {**found, "without residuals": by_depth(bare, loss, part)}

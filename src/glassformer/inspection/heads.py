@@ -8,10 +8,11 @@ On random tokens that are repeated, [a b c … a b c …], meaning plays no part
     duplicate   looks at the earlier occurrence of its token
     induction   looks at what followed the earlier occurrence: [a b … a] → b
     positional  attends by position alone: the share of its weights that is the same for every text
+    local       stays near: the weight on itself and the four positions before
     spread      how widely it looks: the entropy of its weights as a share of the widest there could be
 
 All are mean weights (or shares) between 0 and 1, over the second half of the sequences. A head is called what
-its score says when that is at least a half of all it could be.
+its score says when that is at least a half; a look at everything alike is positional too, but has no name.
 
 Letters: B sequences, H heads, T positions, N tokens of the half that is repeated, V vocabulary.
 """
@@ -30,6 +31,7 @@ from glassformer.inspection.record import Seen, see, stack_of
 
 KINDS = ("previous", "first", "itself", "duplicate", "induction", "positional")
 CALLED = 0.5
+EVEN = 0.85  # spread from which a head looks at nothing in particular
 
 
 @dataclass
@@ -45,7 +47,8 @@ class HeadScores:
         best = max(looks, key=lambda k: self.scores[k])
         if self.scores[best] >= CALLED:
             return best
-        return "positional" if self.scores["positional"] >= CALLED else None
+        positional = self.scores["positional"] >= CALLED and self.scores["spread"] < EVEN
+        return "positional" if positional else None
 
 
 def repeated(
@@ -55,13 +58,12 @@ def repeated(
     *,
     seed: int = 0,
     avoid: Sequence[int] = (),
-    only: Sequence[int] | None = None,
 ) -> Tensor:
     """Sequences [first] [random tokens] [the same again] of at most T tokens, (B, T); no token occurs twice
     in a half where there are enough of them."""
     if T < 5:
         raise UsageError(f"a context of {T} has no room for a sequence and its repetition")
-    tokens = torch.tensor([t for t in (range(V) if only is None else only) if t not in set(avoid)])
+    tokens = torch.tensor([t for t in range(V) if t not in set(avoid)])
     N = (T - 1) // 2
     generator = torch.Generator().manual_seed(seed)
     if len(tokens) >= N:
@@ -108,6 +110,7 @@ def _scores(A: Tensor) -> dict[str, list[float]]:
         "duplicate": back(N),
         "induction": back(N - 1),
         "positional": 1 - varies / flat.square().sum(dim=(0, 2, 3)).clamp_min(1e-30),
+        "local": torch.stack([back(d) for d in range(min(5, N))]).sum(dim=0),
         "spread": (entropy / seen.log()).mean(dim=(0, 2)),
     }
     return {name: value.tolist() for name, value in found.items()}

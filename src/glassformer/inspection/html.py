@@ -1,6 +1,7 @@
 """A report as one page that stands alone: its data and its drawing are inside, and nothing is fetched."""
 
 import json
+import re
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -10,4 +11,5 @@ def as_html(report: dict[str, Any]) -> str:
     page = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     # Inside a script element only "</" and "<!--" could end it early.
     data = json.dumps(report, ensure_ascii=False).replace("<", "\\u003c")
-    return page.replace("__TITLE__", escape(report["text"][:60])).replace("__REPORT__", data)
+    given = {"__TITLE__": escape(report["text"][:60]), "__REPORT__": data}
+    return re.sub("__TITLE__|__REPORT__", lambda found: given[found[0]], page)

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from glassformer.errors import UsageError
 from glassformer.inspection import gradients as backwards
 from glassformer.inspection import maps, residual
-from glassformer.inspection.record import Seen, parts_of, stack_of
-from glassformer.models.model import Encoder, EncoderDecoder
+from glassformer.inspection.record import Seen, body_of, parts_of, stack_of
+from glassformer.models.model import Encoder
 from glassformer.models.transformer import Stack
 
 
@@ -34,14 +35,21 @@ class Look:
     def __getitem__(self, site: str) -> Tensor:
         return self.seen[site]
 
+    def __repr__(self) -> str:
+        return f"Look({self.text!r}, {self.task}, {len(self.sites)} sites)"
+
+    @property
+    def sites(self) -> list[str]:
+        """The names of all values that were recorded."""
+        return list(self.seen.values)
+
     @property
     def part(self) -> str:
         return parts_of(self.seen.model)[-1]
 
     @property
     def is_transformer(self) -> bool:
-        model: Any = self.seen.model
-        return isinstance(model.decoder if isinstance(model, EncoderDecoder) else model.stack, Stack)
+        return isinstance(body_of(self.seen.model, self.part), Stack)
 
     @property
     def layers(self) -> int:
@@ -56,8 +64,9 @@ class Look:
         """How much each position takes from each, (H, T, S). Options: queries, part, cross (see maps.py)."""
         return maps.pattern(self.seen, layer, heads, **{"part": self.part, **options})[0]
 
-    def value_weighted(self, layer: int, **options: Any) -> Tensor:
-        return maps.value_weighted(self.seen, layer, **{"part": self.part, **options})[0]
+    def value_weighted(self, layer: int, heads: Sequence[int] | None = None, **options: Any) -> Tensor:
+        """The same in the proportions of what would be written."""
+        return maps.value_weighted(self.seen, layer, heads, **{"part": self.part, **options})[0]
 
     def rollout(self, upto: int | None = None, part: str | None = None) -> Tensor:
         return maps.rollout(self.seen, upto, self.part if part is None else part)[0]
@@ -73,14 +82,36 @@ class Look:
         return residual.decompose(self.seen, upto, **{"part": self.part, **options})
 
     def attribution(
-        self, output: int | None = None, position: int = -1, against: int | None = None, heads: bool = True
+        self,
+        output: int | str | None = None,
+        position: int = -1,
+        against: int | None = None,
+        heads: bool = True,
     ) -> tuple[dict[str, float], float, float]:
-        """What each part adds to a logit, the likeliest one's unless told: (shares, logit, error)."""
+        """What each part adds to a logit, the likeliest one's unless told: (shares, logit, error).
+
+        `output` is its number or its name.
+        """
         chosen = int(self.logits(position).argmax()) if output is None else output
+        if isinstance(chosen, str):
+            chosen = self.number(chosen)
         return residual.attribute(self.seen, chosen, position, against, self.part, heads)
 
+    def number(self, name: str) -> int:
+        """The number of an output: a token or a label."""
+        found = [i for i in range(self.seen.logits.shape[-1]) if self.name(i) == name]
+        if not found:
+            raise UsageError(f"no token or label is {name!r}")
+        return found[0]
+
     def logits(self, position: int = -1) -> Tensor:
-        return (self.seen.logits[0] if self.answers_once else self.seen.logits[0, position]).float()
+        """The scores at a position, or for the whole text where there is one answer."""
+        if self.answers_once:
+            return self.seen.logits[0].float()
+        T = self.seen.logits.shape[1]
+        if not -T <= position < T:
+            raise UsageError(f"there is no position {position}: expected 0 to {T - 1}")
+        return self.seen.logits[0, position].float()
 
     def best(self, position: int = -1, k: int = 5) -> list[tuple[str, float]]:
         """The likeliest outputs there, with their probabilities."""
@@ -104,19 +135,19 @@ class Look:
 
     def writes(self) -> list[tuple[str, float, float]]:
         """What each layer writes: (name, its mean length, mean cosine with the stream's end)."""
-        last = self.seen[f"{self.part}{self.layers - 1}.resid"][0].float()
-        found: list[tuple[str, float, float]] = []
-        for i in range(self.layers):
-            for name in ("attn_out", "cross.attn_out", "mlp_out"):
-                if (site := f"{self.part}{i}.{name}") in self.seen.values:
-                    found.append((f"{i}.{name}", *_against(self.seen[site][0].float(), last)))
-        return found
+        last = self.seen[f"{self.part}{residual.stream_sites(self.seen, self.part)[-1]}"][0].float()
+        sites = [
+            s for s in self.seen.values if s.startswith(self.part) and s.endswith(("attn_out", "mlp_out"))
+        ]
+        return [(s.removeprefix(self.part), *_against(self.seen[s][0].float(), last)) for s in sites]
 
     def loss(self) -> Callable[[Tensor], Tensor]:
         """Of its own next tokens, for a language model or a translator; else of the likeliest answer."""
         if isinstance(self.seen.model, Encoder):
             answer = self.seen.logits.argmax(-1)
             return lambda logits: F.cross_entropy(logits.flatten(0, -2).float(), answer.flatten())
+        if self.seen.inputs[-1].shape[1] < 2:
+            raise UsageError("a text of one token has no next token to predict: there is no loss")
         return backwards.next_token_loss(self.seen.inputs[-1])
 
     def backward(self, part: str | None = None) -> tuple[float, list[backwards.Passed]]:

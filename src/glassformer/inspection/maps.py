@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import UsageError
-from glassformer.inspection.record import Seen, stack_of
+from glassformer.inspection.record import Seen, body_of, stack_of
 from glassformer.models.attention import CrossAttention, Mask, Mixer, attend_by_formula
 from glassformer.models.block import Block
+from glassformer.models.recurrent import RecurrentStack
 
 Rows = slice | range | Sequence[int] | None
 
@@ -31,39 +32,54 @@ def pattern(
     cross: bool = False,
 ) -> Tensor:
     """The weights A (B, H, T, S) of a layer; `cross`: of the decoder's look into the source."""
-    site = f"{part}{layer}.{'cross.' if cross else ''}"
-    q, k, mixer = seen[f"{site}q"].float(), seen[f"{site}k"].float(), attention_of(seen, layer, part, cross)
-    T, S = q.shape[-2], k.shape[-2]
+    mixer, site = attention_of(seen, layer, part, cross), _site(seen, layer, part, cross)
+    q, k = seen[f"{site}q"].float(), seen[f"{site}k"].float()
     chosen = list(range(q.shape[1])) if heads is None else list(heads)
     groups = [h // (q.shape[1] // k.shape[1]) for h in chosen]  # the key-value head of each
-    mask, rows = _mask(seen, part, cross), _rows(queries, T)
-    bias = mixer.bias(T, S) if isinstance(mixer, Mixer) else None
-    q, k = q[:, chosen], k[:, groups]
-    if rows is None:
-        bias = None if bias is None else bias[chosen].float()
-        return attend_by_formula(q, k, k, mask, bias)[1]
-    first, last = min(rows), max(rows) + 1
-    if mask.causal and T == S:  # keys after the last of these queries are hidden from all of them
-        keys = None if mask.keys is None else mask.keys[:, :last]
-        bias = mixer.bias(last - first, last) if isinstance(mixer, Mixer) else None
-        bias = None if bias is None else bias[chosen].float()
-        near = replace(mask, keys=keys)
-        part_of = attend_by_formula(q[:, :, first:last], k[:, :, :last], k[:, :, :last], near, bias)[1]
-        weights = nn.functional.pad(part_of, (0, S - last))
+    q, k, mask = q[:, chosen], k[:, groups], Mask(keys=seen.keys) if cross else mask_of(seen, part)
+    rows = _rows(queries, q.shape[-2])
+    pieces = [_some_rows(q, k, mask, mixer, chosen, run) for run in _runs(rows)]
+    found, order = torch.cat(pieces, dim=2), sorted(rows)
+    return found if rows == order else found[:, :, [order.index(r) for r in rows]]
+
+
+def _some_rows(
+    q: Tensor, k: Tensor, mask: Mask, mixer: Mixer | CrossAttention, heads: list[int], rows: range
+) -> Tensor:
+    """A run of neighbouring rows. Under a causal mask the keys behind the last of them are not looked at."""
+    T, S, first, last = q.shape[-2], k.shape[-2], rows.start, rows.stop
+    near = last if mask.causal and T == S else S
+    bias = None
+    if near != S or last - first == T:
+        keys = None if mask.keys is None else mask.keys[:, :near]
+        mask = replace(mask, keys=keys)
+        bias = mixer.bias(last - first, near) if isinstance(mixer, Mixer) else None
     else:
         pairs = mask.table(T, S, q.device)[..., first:last, :]
-        bias = None if bias is None else bias[chosen, first:last].float()
-        weights = attend_by_formula(q[:, :, first:last], k, k, Mask(pairs=_flat(pairs)), bias)[1]
-    return weights[:, :, [r - first for r in rows]]
+        mask = Mask(pairs=pairs[:, 0] if pairs.ndim == 4 else pairs)
+        bias = mixer.bias(T, S) if isinstance(mixer, Mixer) else None
+        bias = None if bias is None else bias[:, first:last]
+    bias = None if bias is None else bias[heads].float()
+    weights = attend_by_formula(q[:, :, first:last], k[:, :, :near], k[:, :, :near], mask, bias)[1]
+    return nn.functional.pad(weights, (0, S - near))
 
 
-def value_weighted(seen: Seen, layer: int, part: str = "", cross: bool = False) -> Tensor:
+def value_weighted(
+    seen: Seen,
+    layer: int,
+    heads: Sequence[int] | None = None,
+    queries: Rows = None,
+    part: str = "",
+    cross: bool = False,
+) -> Tensor:
     """Each row of A in the proportions of what would be written, (B, H, T, S)."""
-    v = seen[f"{part}{layer}.{'cross.' if cross else ''}v"].float()
-    weights = pattern(seen, layer, part=part, cross=cross)
-    v = v.repeat_interleave(weights.shape[1] // v.shape[1], dim=1)
-    length = written_by_head(attention_of(seen, layer, part, cross), v).norm(dim=-1)  # (B, H, S)
-    weighted = weights * length[:, :, None]
+    layer_, v = attention_of(seen, layer, part, cross), seen[f"{_site(seen, layer, part, cross)}v"].float()
+    H = seen[f"{_site(seen, layer, part, cross)}q"].shape[1]
+    v = v.repeat_interleave(H // v.shape[1], dim=1)
+    length = written_by_head(layer_, v).norm(dim=-1)[
+        :, range(H) if heads is None else list(heads)
+    ]  # (B, H, S)
+    weighted = pattern(seen, layer, heads, queries, part, cross) * length[:, :, None]
     return weighted / weighted.sum(dim=-1, keepdim=True).clamp_min(1e-30)
 
 
@@ -94,15 +110,26 @@ def written_by_head(layer: Mixer | CrossAttention, z: Tensor) -> Tensor:
 
 
 def attention_of(seen: Seen, layer: int, part: str = "", cross: bool = False) -> Mixer | CrossAttention:
-    blocks = stack_of(seen, part).blocks
-    if not 0 <= layer < len(blocks):
-        raise UsageError(f"there is no layer {layer}: the model has {len(blocks)}, counted from 0")
-    block = blocks[layer]
-    assert isinstance(block, Block)
-    found = block.cross if cross else block.attention
+    body = body_of(seen.model, part)
+    if cross and isinstance(body, RecurrentStack):  # it has one, behind the last layer
+        found = body.cross
+    else:
+        blocks = stack_of(seen, part).blocks
+        if not 0 <= layer < len(blocks):
+            raise UsageError(f"there is no layer {layer}: the model has {len(blocks)}, counted from 0")
+        block = blocks[layer]
+        assert isinstance(block, Block)
+        found = block.cross if cross else block.attention
     if found is None:
-        raise UsageError(f"block {layer} has no cross-attention")
+        raise UsageError(f"layer {layer} has no cross-attention")
     return found
+
+
+def _site(seen: Seen, layer: int, part: str, cross: bool) -> str:
+    """What the names of a layer's q, k and v begin with."""
+    if cross and isinstance(body_of(seen.model, part), RecurrentStack):
+        return f"{part}cross."
+    return f"{part}{layer}.{'cross.' if cross else ''}"
 
 
 def mask_of(seen: Seen, part: str = "") -> Mask:
@@ -111,18 +138,21 @@ def mask_of(seen: Seen, part: str = "") -> Mask:
     return mask if seen.keys is None or part == "decoder." else replace(mask, keys=seen.keys)
 
 
-def _mask(seen: Seen, part: str, cross: bool) -> Mask:
-    return Mask(keys=seen.keys) if cross else mask_of(seen, part)
-
-
-def _rows(queries: Rows, T: int) -> list[int] | None:
+def _rows(queries: Rows, T: int) -> list[int]:
     if queries is None:
-        return None
-    rows = list(range(T))[queries] if isinstance(queries, slice) else [q % T for q in queries]
-    if not rows:
-        raise UsageError("no query positions were chosen")
-    return rows
+        return list(range(T))
+    rows = list(range(T))[queries] if isinstance(queries, slice) else list(queries)
+    if not rows or not all(-T <= r < T for r in rows):
+        raise UsageError(f"query positions {rows}: expected some of 0 to {T - 1}")
+    return list(dict.fromkeys(r % T for r in rows))
 
 
-def _flat(pairs: Tensor) -> Tensor:
-    return pairs[:, 0] if pairs.ndim == 4 else pairs
+def _runs(rows: list[int]) -> list[range]:
+    """Neighbouring rows together, in order."""
+    runs: list[range] = []
+    for r in sorted(rows):
+        if runs and runs[-1].stop == r:
+            runs[-1] = range(runs[-1].start, r + 1)
+        else:
+            runs.append(range(r, r + 1))
+    return runs

@@ -15,7 +15,6 @@ from glassformer.inspection.text import visible
 
 matplotlib.rcParams["svg.hashsalt"] = "glassformer"  # the same picture is the same file
 INK, RULE, WARM = "#1f3a5f", "#8fa3b8", "#c4512d"
-MOST_LABELS = 40
 
 
 def draw_all(report: dict[str, Any], folder: Path) -> list[Path]:
@@ -29,11 +28,17 @@ def draw_all(report: dict[str, Any], folder: Path) -> list[Path]:
     if "cross.attention" in report:
         sides = report["tokens"]["decoder."], report["tokens"]["encoder."]
         pictures["cross-attention"] = attention(report["cross.attention"], *sides)
-    if "lens" in report.get("residual", {}):
+    for part, tokens in report["tokens"].items():
+        if f"{part}rollout" in report:
+            pictures[f"{part.replace('.', '-')}rollout"] = attention(
+                [[report[f"{part}rollout"]]], tokens, tokens
+            )
+    pictures["stream"] = stream(report["residual"])
+    if "lens" in report["residual"]:
         pictures["lens"] = lens(report)
     if report.get("attribution"):
         pictures["attribution"] = attribution(report["attribution"])
-    if report.get("gradient"):
+    if report["gradient"].get("layers"):
         pictures["gradient"] = gradient(report["gradient"])
     if report.get("heads"):
         pictures["heads"] = heads(report["heads"])
@@ -62,7 +67,7 @@ def attention(layers: Sequence[Any], queries: Sequence[str], keys: Sequence[str]
             axes.imshow(
                 np.array(layers[i][h]), cmap="Blues", vmin=0, vmax=1, interpolation="nearest", aspect="auto"
             )
-            axes.set_title(f"{i}.{h}", fontsize=8, pad=2)
+            axes.set_title(f"head {i}.{h}" if label else f"{i}.{h}", fontsize=8, pad=2)
             if label:
                 _tick(axes, keys, queries)
             else:
@@ -91,6 +96,26 @@ def lens(report: dict[str, Any]) -> Figure:
         range(len(table[0])), [visible(t)[:10] for t in tokens[shown]], fontsize=7, rotation=60, ha="right"
     )
     axes.set_title("What the stream would answer at each depth", fontsize=9, loc="left")
+    return figure
+
+
+def stream(found: dict[str, Any]) -> Figure:
+    """How long the stream is behind each layer, what each layer writes, and how far both have turned."""
+    figure = Figure(figsize=(9, 2.8), layout="constrained")
+    for axes, key, what in zip(
+        figure.subplots(1, 2), ("length", "cosine"), ("length", "cosine with the end"), strict=True
+    ):
+        for name, colour in (("stream", INK), ("writes", WARM)):
+            rows = found[name]
+            if rows:
+                axes.plot(
+                    range(len(rows)), [r[key] for r in rows], "o-", color=colour, markersize=3, label=name
+                )
+        axes.set_title(f"{what}, mean over positions", fontsize=9, loc="left")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(frameon=False, fontsize=7)
+        axes.tick_params(labelsize=7)
+        _plain(axes)
     return figure
 
 
@@ -171,7 +196,7 @@ def heads(found: list[dict[str, Any]]) -> Figure:
 
 
 def cost(points: Sequence[Any], fits: Sequence[Any]) -> Figure:
-    """Time and memory over T and over C, on logarithmic axes, with the exponents in the legend."""
+    """Time and memory over T and over C, on logarithmic axes; dotted, what the exponents should be."""
     figure = Figure(figsize=(11, 3.4), layout="constrained")
     slopes = {(f.part, f.over): f for f in fits}
     middle = max((p.T for p in points), key=[p.T for p in points].count)
@@ -190,6 +215,14 @@ def cost(points: Sequence[Any], fits: Sequence[Any]) -> Figure:
                 markersize=3,
                 label=label,
             )
+            expected = (
+                None if fit is None else (fit.expected_time if exponent == "time" else fit.expected_memory)
+            )
+            if expected is not None and some:
+                x, y = np.array([getattr(p, over) for p in some], float), getattr(some[-1], what)
+                axes.loglog(
+                    x, y * (x / x[-1]) ** expected, ":", color=axes.lines[-1].get_color(), linewidth=0.9
+                )
         sizes = sorted({getattr(p, over) for p in points})
         axes.set_xlabel(over, fontsize=8)
         axes.set_xticks(sizes, [str(n) for n in sizes])

@@ -1,9 +1,9 @@
 """Heads that connect words: from a pronoun to what it stands for, from a verb to its subject.
 
 The score of a head is the weight it puts on the word meant, over all tokens of that word, from the last token
-of the word that refers to it (or from the first that predicts what comes after), averaged over the sentences
-of relations.yaml. Beside it stands what an even look at all that comes before would give: only a head well
-above that has learned the relation.
+of the word that refers to it, averaged over the sentences of relations.yaml. Beside it stands what an even
+look at all that comes before would give: only a head well above that has learned the relation. Sentences that
+the tokenizer cannot read are left out.
 
 Letters: H heads, T positions, S key positions.
 """
@@ -39,11 +39,6 @@ class Relation:
     weights: list[list[float]]
     even: float
     sentences: int
-
-    def best(self) -> tuple[int, int, float]:
-        """(layer, head, weight) of the strongest."""
-        each = [(i, h, w) for i, row in enumerate(self.weights) for h, w in enumerate(row)]
-        return max(each, key=lambda item: item[2])
 
 
 @cache

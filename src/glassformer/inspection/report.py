@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from glassformer.errors import UsageError
 from glassformer.inspection import heads, residual
 from glassformer.inspection.look import Look
-from glassformer.inspection.maps import attention_of
-from glassformer.inspection.record import see
+from glassformer.inspection.maps import attention_of, written_by_head
+from glassformer.inspection.record import see, stack_of
 from glassformer.inspection.relations import Encode, relations
 
 VERSION = 1
@@ -21,10 +22,15 @@ MOST_MAPS = 4_000_000  # numbers of attention maps that are written without bein
 
 
 def report(
-    look: Look, encode: Encode | None = None, special: Sequence[int] = (), maps: bool = False
+    look: Look,
+    encode: Encode | None = None,
+    special: Sequence[int] = (),
+    maps: bool = False,
+    position: int = -1,
 ) -> dict[str, Any]:
     """`encode` takes words to tokens with their places, for relations between words; `special` are ids that
-    do not occur in text."""
+    do not occur in text; `position` is where a logit is taken apart."""
+    _refuse_nan(look)
     found: dict[str, Any] = {
         "schema": "glassformer/look",
         "version": VERSION,
@@ -36,17 +42,28 @@ def report(
         "predictions": _predictions(look),
         "omitted": [],
     }
-    if not look.is_transformer:
-        found["omitted"] = ["attention", "residual", "gradient", "heads"]
-        found["sites"] = {site: _lengths(look, site) for site in look.seen.values if "resid" in site}
-        return _rounded(found)
     found["residual"] = _residual(look)
-    found["attribution"] = _attribution(look)
     found["gradient"] = _gradient(look)
-    found |= _attention(look, maps, found["omitted"])
-    found |= _heads(look, encode, special)
-    found["errors"] = _errors(look, found)
+    if look.is_transformer:
+        found["attribution"] = _attribution(look, position)
+        found |= _attention(look, maps, found["omitted"])
+        found |= _heads(look, encode, special)
+        found["errors"] = _errors(look, found)
+    else:
+        found["omitted"] += ["attention", "attribution", "heads"]
+        if f"{look.part}cross.q" in look.seen.values:
+            found["cross.attention"] = [look.pattern(0, cross=True).tolist()]
     return _rounded(found)
+
+
+def _refuse_nan(look: Look) -> None:
+    """Where a model breaks, its numbers say no more than that: say where."""
+    for site, x in look.seen.values.items():
+        if not bool(x.isfinite().all()):
+            raise UsageError(
+                f"what this model computes is not finite; it begins at {site}. Its weights are broken, or "
+                "too large for its precision."
+            )
 
 
 def _predictions(look: Look) -> list[list[list[Any]]]:
@@ -56,42 +73,46 @@ def _predictions(look: Look) -> list[list[list[Any]]]:
 
 
 def _residual(look: Look) -> dict[str, Any]:
-    positions = 1 if look.answers_once else look.seen.logits.shape[1]
     found: dict[str, Any] = {
         "stream": [{"site": s, "length": n, "cosine": c} for s, n, c in look.stream()],
         "writes": [{"site": s, "length": n, "cosine": c} for s, n, c in look.writes()],
     }
-    if not look.answers_once:
-        depths: dict[str, list[Any]] = {}
-        for t in range(positions):
-            for site, best in look.lens(t, k=1):
-                depths.setdefault(site, []).append([best[0][0], best[0][1]])
-        found["lens"] = depths
+    crossing = (
+        f"{look.part}cross.z" in look.seen.values
+    )  # what a recurrent translator answers is made behind it
+    if not look.answers_once and not crossing:
+        found["lens"] = {}
+        for site in residual.stream_sites(look.seen, look.part):
+            best = residual.lens(look.seen, site, look.part)[0].softmax(-1).max(dim=-1)
+            each = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            found["lens"][site] = [[look.name(i), p] for i, p in each]
     return found
 
 
-def _attribution(look: Look, position: int = -1) -> dict[str, Any]:
+def _attribution(look: Look, position: int) -> dict[str, Any]:
     output = int(look.logits(position).argmax())
     shares, logit, error = look.attribution(output, position)
-    name = look.name(output)
-    return {"position": position, "output": name, "logit": logit, "parts": shares, "error": error}
+    place = None if look.answers_once else position % look.seen.logits.shape[1]
+    return {"position": place, "output": look.name(output), "logit": logit, "parts": shares, "error": error}
 
 
 def _gradient(look: Look) -> dict[str, Any]:
-    if look.seen.inputs[-1].shape[1] < 2:
+    if look.task != "classify" and look.seen.inputs[-1].shape[1] < 2:
         return {}
-    loss, passed = look.backward()
-    layers = [
-        {
-            "layer": p.layer.removeprefix(look.part),
-            "before": float(p.before.norm()),
-            "identity": float(p.identity.norm()),
-            "through": float(p.through.norm()),
-            "error": p.error,
-        }
-        for p in passed
-    ]
-    return {"loss": loss, "layers": layers, "depth": look.depth()}
+    found: dict[str, Any] = {"depth": look.depth()}
+    if look.is_transformer:
+        found["loss"], passed = look.backward()
+        found["layers"] = [
+            {
+                "layer": p.layer.removeprefix(look.part),
+                "before": float(p.before.norm()),
+                "identity": float(p.identity.norm()),
+                "through": float(p.through.norm()),
+                "error": p.error,
+            }
+            for p in passed
+        ]
+    return found
 
 
 def _attention(look: Look, always: bool, omitted: list[str]) -> dict[str, Any]:
@@ -99,12 +120,12 @@ def _attention(look: Look, always: bool, omitted: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part in look.tokens:
         T = len(look.tokens[part])
-        heads_ = look.seen[f"{part}0.q"].shape[1]
-        if not always and look.layers * heads_ * T * T > MOST_MAPS:
-            omitted.append(f"{part}attention")
+        count = range(len(stack_of(look.seen, part).blocks))
+        if not always and len(count) * look.seen[f"{part}0.q"].shape[1] * T * T > MOST_MAPS:
+            omitted += [f"{part}{name}" for name in ("attention", "value_weighted", "rollout")]
             continue
-        count = range(_blocks(look, part))
         found[f"{part}attention"] = [look.pattern(i, part=part).tolist() for i in count]
+        found[f"{part}value_weighted"] = [look.value_weighted(i, part=part).tolist() for i in count]
         found[f"{part}rollout"] = look.rollout(part=part).tolist()
         if part == "decoder.":
             found["cross.attention"] = [look.pattern(i, part=part, cross=True).tolist() for i in count]
@@ -120,14 +141,16 @@ def _heads(look: Look, encode: Encode | None, special: Sequence[int]) -> dict[st
     device = look.seen.logits.device
     sequences = heads.repeated(vocab, min(limit, 65), avoid=special).to(device)
     seen = see(model, sequences, sites=("q", "k", "z"))
-    found = [
-        {"layer": h.layer, "head": h.head, "kind": h.kind, "scores": h.scores}
-        for h in heads.score_heads(seen)
-    ]
-    made: dict[str, Any] = {"heads": found}
+    scored = heads.score_heads(seen)
+    made: dict[str, Any] = {
+        "heads": [{"layer": h.layer, "head": h.head, "kind": h.kind, "scores": h.scores} for h in scored],
+        "ranking": {
+            kind: [[h.layer, h.head, h.scores[kind]] for h in heads.rank(scored, kind)]
+            for kind in scored[0].scores
+        },
+    }
     if look.task == "language":
-        plain = heads.copying(model, sequences)
-        top = heads.rank(heads.score_heads(seen), "induction")[0]
+        plain, top = heads.copying(model, sequences), heads.rank(scored, "induction")[0]
         without = heads.copying(model, sequences, [heads.ablation(seen, top.layer, top.head)])
         made["copying"] = {
             "first": plain.first,
@@ -144,17 +167,20 @@ def _heads(look: Look, encode: Encode | None, special: Sequence[int]) -> dict[st
 
 
 def _errors(look: Look, found: dict[str, Any]) -> dict[str, float]:
-    """How far each sum is from what it should be, as a share of it."""
+    """How far each sum is from what it should be, as a share of it: the largest of all layers and parts."""
     heads_: list[float] = []
-    for i in range(look.layers):
-        out = getattr(attention_of(look.seen, i, look.part), "out", None)
-        bias = getattr(out, "bias", None)
-        written = look.heads(i).sum(dim=0) + (0.0 if bias is None else bias.detach())
-        heads_.append(residual.relative_error(written, look[f"{look.part}{i}.attn_out"][0]))
-    last = [-1] if look.seen.logits.ndim == 3 else None
+    streams: list[float] = []
+    for part in look.tokens:
+        T, count = len(look.tokens[part]), len(stack_of(look.seen, part).blocks)
+        for i in range(count):
+            for cross in (False, True) if part == "decoder." else (False,):
+                heads_.append(_head_error(look, i, part, cross))
+        for first in range(0, T, 64):  # a part is as large as the stream, and there are many
+            some = list(range(first, min(T, first + 64)))
+            streams.append(look.components(positions=some, part=part).error)
     errors = {
         "heads → attention": max(heads_),
-        "parts → stream": look.components(positions=last).error,
+        "parts → stream": max(streams),
         "parts → logit": found["attribution"]["error"],
     }
     if found["gradient"]:
@@ -162,12 +188,16 @@ def _errors(look: Look, found: dict[str, Any]) -> dict[str, float]:
     return errors
 
 
-def _blocks(look: Look, part: str) -> int:
-    return sum(site.startswith(part) and site.endswith(".resid") for site in look.seen.values)
-
-
-def _lengths(look: Look, site: str) -> list[float]:
-    return look[site][0].float().norm(dim=-1).tolist()
+def _head_error(look: Look, layer: int, part: str, cross: bool) -> float:
+    attention, site = (
+        attention_of(look.seen, layer, part, cross),
+        f"{part}{layer}.{'cross.' if cross else ''}",
+    )
+    bias = getattr(getattr(attention, "out", None), "bias", None)
+    written = written_by_head(attention, look[f"{site}z"].float()).sum(dim=1)
+    return residual.relative_error(
+        written + (0.0 if bias is None else bias.detach()), look[f"{site}attn_out"]
+    )
 
 
 def _rounded(value: Any) -> Any:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import UsageError
 from glassformer.inspection.maps import written_by_head
-from glassformer.inspection.record import Seen, stack_of
+from glassformer.inspection.record import Seen, body_of, stack_of
 from glassformer.models.attention import CrossAttention, Mixer
 from glassformer.models.block import Block, bare, post, pre, renorm, replace
 from glassformer.models.layers import BatchNorm, LayerNorm, RMSNorm
@@ -65,8 +65,17 @@ def decompose(
     def at(site: str) -> Tensor:
         return take(seen[f"{part}{site}"].float())
 
+    changed = {edit.site.removeprefix(part) for edit in seen.edits}
+
+    def with_edits(parts: Parts, site: str) -> Parts:
+        """What an edit put there is a part of its own."""
+        if site not in changed:
+            return parts
+        rest = at(site) - sum(p.float() for p in parts.values())
+        return {**parts, f"edit of {site}": rest}
+
     stream = at("embed")
-    parts = _embedded(seen, part, take)
+    parts = with_edits(_embedded(seen, part, take), "embed")
     for i, block in enumerate(blocks[:last]):
         layers: list[tuple[str, Mixer | CrossAttention, nn.Module | None, str]] = []
         layers.append((f"{i}.", block.attention, block.attention_norm, f"{i}.resid_mid"))
@@ -75,13 +84,14 @@ def decompose(
         for prefix, layer, norm, after in layers:
             z = at(f"{prefix}z") if heads else None
             made = _attention_parts(prefix, layer, z, at(f"{prefix}attn_out"))
+            made = with_edits(made, f"{prefix}attn_out") if heads else made
             parts = _join(parts, made, stream, at(f"{prefix}attn_out"), block, norm, f"{prefix}norm bias")
-            stream = at(after)
+            parts, stream = with_edits(parts, after), at(after)
         made = {f"{i}.mlp": at(f"{i}.mlp_out")}
         parts = _join(parts, made, stream, at(f"{i}.mlp_out"), block, block.mlp_norm, f"{i}.mlp norm bias")
-        stream = at(f"{i}.resid")
+        parts, stream = with_edits(parts, f"{i}.resid"), at(f"{i}.resid")
     if final:
-        parts = carried(stack.norm, parts, stream, "final norm bias")
+        parts = with_edits(carried(stack.norm, parts, stream, "final norm bias"), "final")
         stream = at("final")
     return Components(list(parts), torch.stack([p.expand_as(stream) for p in parts.values()]), stream)
 
@@ -160,13 +170,15 @@ def lens(seen: Seen, site: str, part: str = "", positions: Sequence[int] | None 
     The last norm is applied anew, as it would be there.
     """
     stream = _taker(positions)(seen[f"{part}{site}"])
+    norm = getattr(body_of(seen.model, part), "norm", None)  # a recurrent model has none
     with torch.no_grad():
-        return unembedding_of(seen.model)(stack_of(seen, part).norm(stream)).float()
+        return unembedding_of(seen.model)(stream if norm is None else norm(stream)).float()
 
 
 def stream_sites(seen: Seen, part: str = "") -> list[str]:
-    """The stream from the embedding to the last block."""
-    return ["embed", *(f"{i}.resid" for i in range(len(stack_of(seen, part).blocks)))]
+    """The stream from the embedding to the last block, or layer of a recurrent model."""
+    names = [site.removeprefix(part) for site in seen.values if site.startswith(part)]
+    return ["embed", *(n for n in names if n.endswith(".resid"))]
 
 
 def _blocks(stack: Any) -> list[Block]:
@@ -217,4 +229,11 @@ def _taker(positions: Sequence[int] | None) -> Callable[[Tensor], Tensor]:
     if positions is None:
         return lambda x: x
     chosen = list(positions)
-    return lambda x: x[..., chosen, :]
+
+    def take(x: Tensor) -> Tensor:
+        T = x.shape[-2]
+        if wrong := [t for t in chosen if not -T <= t < T]:
+            raise UsageError(f"there is no position {wrong[0]}: expected 0 to {T - 1}")
+        return x[..., chosen, :]
+
+    return take

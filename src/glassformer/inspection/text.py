@@ -7,61 +7,68 @@ from glassformer.inspection.heads import KINDS
 BAR = " ▏▎▍▌▋▊▉█"
 SHADES = "·░▒▓█"
 STANDS_OUT = 1.5  # times an even look
+COPIES = 0.1  # nats saved from which a model is said to copy
+SHOWN = (*KINDS, "local", "spread")
 
 
-def as_text(report: dict[str, Any], width: int = 100) -> str:
+def as_text(report: dict[str, Any]) -> str:
     """The sections that the report has, one after the other."""
     sections = [
         _head(report),
         _answer(report),
         _lens(report),
-        _attribution(report, width),
-        _gradient(report, width),
+        _attribution(report),
+        _gradient(report),
         _heads(report),
         _relations(report),
         _errors(report),
+        _omitted(report),
     ]
     return "\n\n".join(s for s in sections if s)
 
 
 def _head(report: dict[str, Any]) -> str:
     model = report["model"]
-    about = [f"{model[k]} {k}" for k in ("layers", "heads")] + [f"width {model['width']}"]
+    about = [f"{model[k]} {k}" for k in ("layers", "heads") if k in model] + [f"width {model['width']}"]
     lines = [", ".join([model["family"], *about])]
     for part, tokens in report["tokens"].items():
         shown = " ".join(f"{i}:{visible(t)}" for i, t in enumerate(tokens))
-        lines.append(f"{part}{len(tokens)} tokens  {shown}")
+        name = f"{part.removesuffix('.')}: " if part else ""
+        lines.append(f"{name}{len(tokens)} token{'s' * (len(tokens) != 1)}  {shown}")
     return "\n".join(lines)
 
 
 def _answer(report: dict[str, Any]) -> str:
     best = report["predictions"][-1]
     what = {"language": "What comes next", "translate": "What comes next"}.get(report["task"], "Its answer")
+    if report["task"] in ("tag", "masked"):
+        what = "Its answer at the last position"
     return "\n".join([what, *(f"  {visible(t):16} {p:6.1%} {bar(p, 30)}" for t, p in best)])
 
 
 def _lens(report: dict[str, Any]) -> str:
-    """Down the layers at the last position: what the stream would answer there, and how far it has turned."""
-    if "lens" not in report.get("residual", {}):
-        return ""
+    """Down the layers: how long the stream is and how far it has turned, and what it would answer."""
     residual = report["residual"]
-    rows = ["The stream, layer by layer, at the last position (the last norm is applied at each)"]
+    rows = ["The stream, layer by layer: its length and its cosine with the end, both means over positions"]
+    if "lens" in residual:
+        rows[0] += ";\nand what it would answer at the last one (the last norm is applied at each)"
     for row in residual["stream"]:
-        token, p = residual["lens"][row["site"]][-1]
-        rows.append(
-            f"  {row['site']:9} length {row['length']:8.2f}   cosine with the end {row['cosine']:6.2f}   "
-            f"says {visible(token)} {p:.1%}"
-        )
+        says = ""
+        if "lens" in residual:
+            token, p = residual["lens"][row["site"]][-1]
+            says = f"   says {visible(token)} {p:.1%}"
+        rows.append(f"  {row['site']:9} length {row['length']:8.2f}   cosine {row['cosine']:6.2f}{says}")
     return "\n".join(rows)
 
 
-def _attribution(report: dict[str, Any], width: int, most: int = 12) -> str:
+def _attribution(report: dict[str, Any], most: int = 12) -> str:
     found = report.get("attribution")
     if not found:
         return ""
     parts = sorted(found["parts"].items(), key=lambda item: -abs(item[1]))
     largest = max(abs(v) for _, v in parts) or 1.0
-    rows = [f"Who adds what to the logit of {visible(found['output'])}, {found['logit']:.3f}"]
+    place = "" if found["position"] is None else f" at position {found['position']}"
+    rows = [f"Who adds what to the logit of {visible(found['output'])}{place}, {found['logit']:.3f}"]
     for name, value in parts[:most]:
         rows.append(f"  {name:20} {value:+9.3f} {bar(abs(value) / largest, 30, '-' if value < 0 else None)}")
     if rest := parts[most:]:
@@ -69,19 +76,21 @@ def _attribution(report: dict[str, Any], width: int, most: int = 12) -> str:
     return "\n".join(rows)
 
 
-def _gradient(report: dict[str, Any], width: int) -> str:
-    found = report.get("gradient")
+def _gradient(report: dict[str, Any]) -> str:
+    found = report["gradient"]
     if not found:
-        return ""
-    rows = [f"The gradient of the loss, {found['loss']:.3f}, on its way down"]
-    for p in reversed(found["layers"]):
-        rows.append(
-            f"  {p['layer']:14} arrives {p['before']:10.3e} = identity {p['identity']:10.3e} "
-            f"+ through {p['through']:10.3e}"
-        )
+        return "No gradient: a text of one token has no next token to predict."
+    own = "" if report["task"] in ("language", "translate") else " of its own answer"
+    rows = ["The gradient on its way down"]
+    if "layers" in found:
+        rows[0] += f", of the loss{own}, {found['loss']:.3f}: how long it is before each layer, and of that"
+        rows.append("what came along the identity, and what through the layer")
+    for p in reversed(found.get("layers", [])):
+        ways = f"identity {p['identity']:10.3e}   through {p['through']:10.3e}"
+        rows.append(f"  {p['layer']:14} {p['before']:10.3e}   {ways}")
     for name, lengths in found["depth"].items():
         ratio = lengths[0] / lengths[-1] if lengths[-1] else float("nan")
-        rows.append(f"  {name}: {ratio:.3g} times the last layer's gradient reaches the embedding")
+        rows.append(f"  {name}: at the embedding {ratio:.3g} times as long as behind the last layer")
     return "\n".join(rows)
 
 
@@ -90,19 +99,26 @@ def _heads(report: dict[str, Any], most: int = 16) -> str:
     if not heads:
         return ""
     rows = ["What heads do, on random tokens said twice (0 to 1)"]
-    rows.append("  layer.head  " + "".join(f"{kind:>11}" for kind in KINDS) + "   called")
+    rows.append("  layer.head  " + "".join(f"{kind:>11}" for kind in SHOWN) + "   called")
     ranked = sorted(heads, key=lambda h: -max(v for k, v in h["scores"].items() if k in KINDS[:5]))
     for h in sorted(ranked[:most], key=lambda h: (h["layer"], h["head"])):
-        scores = "".join(f"{h['scores'][kind]:8.2f} {shade(h['scores'][kind])} " for kind in KINDS)
+        scores = "".join(f"{h['scores'][kind]:8.2f} {shade(h['scores'][kind])} " for kind in SHOWN)
         rows.append(f"  {h['layer']:5}.{h['head']:<4}  {scores}   {h['kind'] or ''}".rstrip())
     if len(heads) > most:
         rows.append(f"  … the {most} that do most of one thing, of {len(heads)}")
+    for kind in KINDS[:5]:
+        best = ", ".join(f"{i}.{h} {score:.2f}" for i, h, score in report["ranking"][kind][:4])
+        rows.append(f"  most {kind}: {best}")
     if copying := report.get("copying"):
-        gone = copying["without"]
-        rows.append(
-            f"  Copying saves {copying['saved']:.2f} nats a token the second time; without head "
-            f"{gone['layer']}.{gone['head']}, {gone['saved']:.2f}."
-        )
+        gone, saved = copying["without"], copying["saved"]
+        if saved > COPIES:
+            rows.append(
+                f"  Copying saves {saved:.2f} nats a token the second time; with the mean of head "
+                f"{gone['layer']}.{gone['head']} in its place, {gone['saved']:.2f}."
+            )
+        else:
+            costs = f"{copying['second']:.2f} nats a token, the first {copying['first']:.2f}"
+            rows.append(f"  It does not copy: the second time costs {costs}.")
     return "\n".join(rows)
 
 
@@ -119,20 +135,23 @@ def _relations(report: dict[str, Any]) -> str:
 
 
 def _errors(report: dict[str, Any]) -> str:
-    errors = report.get("errors", {})
-    return (
-        "\n".join(
-            ["Everything sums; errors as a share of the whole"]
-            + [f"  {k:32} {v:.1e}" for k, v in errors.items()]
-        )
-        if errors
-        else ""
-    )
+    if not (errors := report.get("errors")):
+        return ""
+    rows = [f"  {name:32} {error:.1e}" for name, error in errors.items()]
+    return "\n".join(["Everything sums; the largest error, as a share of the whole", *rows])
+
+
+def _omitted(report: dict[str, Any]) -> str:
+    if not report["omitted"]:
+        return ""
+    hint = "; --maps brings them" if "heads" not in report["omitted"] else ": this model has none"
+    return f"Left out: {', '.join(report['omitted'])}{hint}."
 
 
 def visible(token: str) -> str:
-    """A token so that its blanks can be seen."""
-    return token.replace(" ", "␣").replace("\n", "↵").replace("\t", "⇥") or "∅"
+    """A token so that its blanks can be seen, and nothing in it can act on a terminal."""
+    signs = {" ": "␣", "\n": "↵", "\t": "⇥"}
+    return "".join(signs.get(c) or (c if c.isprintable() else f"⟨{ord(c):02X}⟩") for c in token) or "∅"
 
 
 def bar(share: float, width: int, sign: str | None = None) -> str:

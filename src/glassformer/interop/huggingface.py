@@ -133,11 +133,11 @@ def _config(path: Path) -> dict[str, Any]:
 
 def _tensors(folder: Path) -> dict[str, Tensor]:
     """All tensors of all safetensors files of the folder."""
-    files = sorted(folder.glob("*.safetensors"))
+    files = sorted(folder.glob("model*.safetensors"))
     if not files:
         other = [p.name for p in (*folder.glob("*.bin"), *folder.glob("*.pt"))]
         hint = f" ({other[0]} is pickled and is not opened: save the model as safetensors)" if other else ""
-        raise RunError(f"{folder} has no *.safetensors{hint}")
+        raise RunError(f"{folder} has no model*.safetensors{hint}")
     tensors: dict[str, Tensor] = {}
     for path in files:
         try:
@@ -156,12 +156,20 @@ def _renamed(tensors: dict[str, Tensor], settings: dict[str, Any], folder: Path)
         head, _, rest = short.partition(".")
         number, _, part = rest.partition(".")
         if short in OUTSIDE:
-            weights[OUTSIDE[short]] = tensor.float()
-        elif head == "h" and part in PARTS and number.isdigit():
-            turned = tensor.T if tensor.ndim == 2 else tensor
-            weights[f"stack.blocks.{int(number)}.{PARTS[part]}"] = turned.float().contiguous()
-        elif not (head == "h" and part in BUFFERS):
+            ours = OUTSIDE[short]
+        elif head == "h" and part in PARTS and number.isascii() and number.isdecimal():
+            ours = f"stack.blocks.{int(number)}.{PARTS[part]}"
+            tensor = tensor.T if tensor.ndim == 2 else tensor
+        elif head == "h" and part in BUFFERS:
+            continue
+        else:
             unknown.append(name)
+            continue
+        if ours in weights:
+            raise RunError(f"{folder}: {short} is there twice")
+        if not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
+            raise RunError(f"{folder}: {name} holds values that are no finite numbers")
+        weights[ours] = tensor.float().contiguous()
     if unknown:
         raise RunError(f"{folder}: tensors that a GPT-2 does not have: {', '.join(unknown[:3])}")
     if settings["tied"]:

@@ -51,11 +51,11 @@ class Record:
 
     def __init__(self, *sites: str):
         self.sites = sites
-        self.shown: list[str] = []  # every site there was
+        self.shown: dict[str, tuple[int, ...]] = {}  # every site there was, and the shape of its value
         self.values: dict[str, Tensor] = {}
 
     def __call__(self, site: str, x: Tensor) -> Tensor:
-        self.shown.append(site)
+        self.shown[site] = tuple(x.shape)
         if not self.sites or site in self.sites or site.rsplit(".", 1)[-1] in self.sites:
             self.values[site] = x if is_compiling() or _is_whole(x) else x.clone()
         return x

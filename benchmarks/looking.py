@@ -1,0 +1,110 @@
+"""What looking inside costs: memory and time of recording, of one site, and of no tap at all.
+
+python benchmarks/looking.py            GPT-2 124M on 1,024 tokens on a GPU; a smaller model where there is none
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from glassformer.config import ModelConfig
+from glassformer.inspection.cost import peak_memory
+from glassformer.inspection.edit import zero
+from glassformer.inspection.gradients import backward, next_token_loss
+from glassformer.inspection.record import see
+from glassformer.inspection.residual import attribute, decompose
+from glassformer.models.tap import Record, off
+from glassformer.models.transformer import Decoder
+
+GPT2 = {"position": "learned", "qk_norm": False, "bias": True, "activation": "gelu-tanh", "tied": True}
+LARGE = {"layers": 12, "heads": 12, "width": 768, "context": 1024, "vocab": 50257}
+SMALL = {"layers": 4, "heads": 4, "width": 256, "context": 512, "vocab": 4096}
+
+
+def milliseconds(work: Callable[[], Any], device: torch.device, times: int = 30) -> float:
+    """The median of so many calls, after a few that do not count."""
+    found: list[float] = []
+    for i in range(times + 5):
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        if i >= 5:
+            found.append(1e3 * (time.perf_counter() - began))
+    return sorted(found)[times // 2]
+
+
+@torch.no_grad()
+def costs(model: Decoder, ids: torch.Tensor) -> dict[str, float]:
+    device = ids.device
+    model(ids)
+    kept: dict[str, torch.Tensor] = {}
+
+    def record_all() -> None:
+        kept.update(see(model, ids).values)
+
+    plain = peak_memory(lambda: _run(model, ids), device)
+    everything = peak_memory(record_all, device)
+    stored = sum(x.numel() * x.element_size() for x in {x.data_ptr(): x for x in kept.values()}.values())
+    forward = milliseconds(lambda: model(ids), device)
+    one = milliseconds(lambda: model(ids, tap=Record(f"{len(model.stack.blocks) // 2}.z")), device)
+    return {
+        "forward, MB": plain / 1e6,
+        "recording everything, MB": everything / 1e6,
+        "stored, MB": stored / 1e6,
+        "peak as a share of forward + stored": everything / (plain + stored),
+        "forward, ms": forward,
+        "one site, more time": one / forward - 1,
+        "every site, more time": milliseconds(lambda: model(ids, tap=Record()), device) / forward - 1,
+    }
+
+
+def _run(model: Decoder, ids: torch.Tensor) -> None:
+    model(ids)
+
+
+@torch.no_grad()
+def compiled(model: Decoder, ids: torch.Tensor) -> dict[str, Any]:
+    """No tap against `tap=off`, in turns; and how many graphs the ablations of a layer's heads take."""
+    fast = torch.compile(model)
+    calls = (lambda: fast(ids)), (lambda: fast(ids, tap=off))
+    turns = [[milliseconds(call, ids.device) for call in calls] for _ in range(3)]
+    from torch._dynamo.utils import counters
+
+    counters.clear()
+    for head in range(model.config.heads):
+        see(model, ids, sites=("logits",), edits=[zero("1.z", heads=head)], compiled=fast)
+    return {"no tap and tap=off, ms": turns, "graphs for a layer's heads": counters["stats"]["unique_graphs"]}
+
+
+def sums(model: Decoder, ids: torch.Tensor) -> dict[str, float]:
+    seen = see(model, ids)
+    _, passed = backward(seen, next_token_loss(ids))
+    return {
+        "parts → stream": decompose(seen, positions=[0, 1, -1], final=True).error,
+        "parts → logit": attribute(seen, 5)[2],
+        "identity + through → gradient": max(p.error for p in passed),
+    }
+
+
+def main() -> None:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.manual_seed(0)
+    sizes = LARGE if device.type == "cuda" else SMALL
+    model = Decoder(ModelConfig.model_validate({**sizes, **GPT2, "init": "gpt2"})).to(device).eval()
+    ids = torch.randint(sizes["vocab"], (1, sizes["context"]), device=device)
+    found: dict[str, Any] = {"sums": sums(model, ids[:, :256]), "float32": costs(model, ids)}
+    model = model.to(torch.bfloat16)
+    found |= {"bfloat16": costs(model, ids), "compiled, bfloat16": compiled(model, ids)}
+    sys.stdout.write(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
