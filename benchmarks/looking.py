@@ -1,6 +1,6 @@
 """What looking inside costs: memory and time of recording, of one site, and of no tap at all.
 
-python benchmarks/looking.py            GPT-2 124M on 1,024 tokens on a GPU; a smaller model where there is none
+python benchmarks/looking.py            GPT-2 124M on 1,024 tokens on a GPU; smaller without one
 """
 
 import json
@@ -53,7 +53,7 @@ def costs(model: Decoder, ids: torch.Tensor) -> dict[str, float]:
     everything = peak_memory(record_all, device)
     stored = sum(x.numel() * x.element_size() for x in {x.data_ptr(): x for x in kept.values()}.values())
     forward = milliseconds(lambda: model(ids), device)
-    one = milliseconds(lambda: model(ids, tap=Record(f"{len(model.stack.blocks) // 2}.z")), device)
+    one = milliseconds(lambda: model(ids, tap=Record(f"{model.config.layers // 2}.z")), device)
     return {
         "forward, MB": plain / 1e6,
         "recording everything, MB": everything / 1e6,
