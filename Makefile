@@ -4,7 +4,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test check format bench bench-tokenizer bench-look test-tokenizer test-peers depth docs clean
+.PHONY: help install dev demo test check format bench bench-tokenizer bench-look test-tokenizer test-peers test-faults depth docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -72,6 +72,9 @@ test-tokenizer: .venv/.installed-dev  ## the tokenizer at length: 100,000 made-u
 
 test-peers: .venv-peers/.installed  ## looking inside, beside TransformerLens
 	.venv-peers/bin/python -m pytest tests/peers
+
+test-faults: .venv/.installed-dev  ## 200 kills, 50 terminations, 1,000 flipped bits, a fault at every place of a save
+	GLASSFORMER_KILLS=200 GLASSFORMER_TERMS=50 GLASSFORMER_FLIPS=1000 $(BIN)/python -m pytest -n 2 -s tests/faults
 
 depth: .venv/.installed  ## how deep a stack can be trained, with which norms; half an hour on a CPU
 	$(BIN)/python benchmarks/depth.py

@@ -55,5 +55,17 @@ def write_atomically(path: Path, data: bytes | str) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
+            sync_folder(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk, where a system can do that."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -11,7 +11,7 @@ from glassformer.models.make import make_model
 from glassformer.models.model import parameter_count
 from glassformer.run import Run
 from glassformer.settings import save_config
-from glassformer.training.checkpoint import fill_weights, save_weights
+from glassformer.training.weights import fill_weights, save_weights
 
 
 def import_folder(folder: str | Path, out: str | Path) -> tuple[Run, int]:

@@ -20,12 +20,15 @@ from glassformer.run import Run
 from glassformer.settings import continued_config, merge, save_config
 from glassformer.sizing import choose_model, measure_step
 from glassformer.text.load import load_tokenizer
-from glassformer.training.checkpoint import latest_checkpoint, load_matching, load_weights
+from glassformer.training.checkpoint import latest_checkpoint
 from glassformer.training.device import Precision, choose_device, compile_pays
 from glassformer.training.display import Display, Silent
 from glassformer.training.hooks import Hooks
+from glassformer.training.lock import NAME as LOCK
+from glassformer.training.lock import locked
 from glassformer.training.loop import Trainer, freeze
 from glassformer.training.plot import plot_losses
+from glassformer.training.weights import load_matching, load_weights
 
 OF_THE_DATA = {"vocab", "labels", "patch"}  # model settings that follow from the data
 
@@ -88,25 +91,27 @@ def train(
 
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    if tokenizer is not None:
-        tokenizer.save(folder / "tokenizer.json")
-    record = {
-        "source": opened.name,
-        "rule": opened.rule,
-        "text_fingerprint": opened.fingerprint,
-        **job.facts(),
-        "init": str(base.path.resolve()) if base else None,
-        "given": asked,
-    }
-    write_atomically(folder / "data.json", json.dumps(record, indent=1))
-    save_config(config, folder / "config.yaml")  # last: it is what makes the folder a run
-    return _fit(folder, config, model, job, display)
+    with locked(folder):
+        refuse_existing(folder)  # it may have been begun since
+        if tokenizer is not None:
+            tokenizer.save(folder / "tokenizer.json")
+        record = {
+            "source": opened.name,
+            "rule": opened.rule,
+            "text_fingerprint": opened.fingerprint,
+            **job.facts(),
+            "init": str(base.path.resolve()) if base else None,
+            "given": asked,
+        }
+        write_atomically(folder / "data.json", json.dumps(record, indent=1))
+        save_config(config, folder / "config.yaml")  # last: it is what makes the folder a run
+        return _fit(folder, config, model, job, display)
 
 
 def refuse_existing(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; a run needs a folder. Choose another --out.")
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and any(path.name != LOCK for path in folder.iterdir()):
         raise RunError(
             f"{folder} exists already. Continue it with --resume, choose another --out, or remove it."
         )
@@ -220,6 +225,11 @@ def _resume(folder: Path, given: Settings, display: Display) -> Run:
         raise RunError(
             f"{folder} was imported and has nothing to resume. Train from it: --init {folder} --out …"
         )
+    with locked(folder):
+        return _resume_locked(folder, given, display)
+
+
+def _resume_locked(folder: Path, given: Settings, display: Display) -> Run:
     config = continued_config(folder, given)
     opened = JOBS[config.task].open(config.data)
     recorded = json.loads((folder / "data.json").read_text(encoding="utf-8"))
@@ -232,7 +242,7 @@ def _resume(folder: Path, given: Settings, display: Display) -> Run:
     path = folder / "tokenizer.json"
     tokenizer = None if config.model.patch and not path.is_file() else load_tokenizer(path)
     job = JOBS[config.task](opened, tokenizer, config.data)
-    checkpoint = latest_checkpoint(folder / "checkpoints")
+    checkpoint = latest_checkpoint(folder / "checkpoints", lambda text: display.note(f"Warning: {text}."))
     base = Run(recorded["init"]) if recorded.get("init") and checkpoint is None else None
     model = _make_model(config, choose_device(config.training.device), base)
     return _fit(folder, config, model, job, display, checkpoint)

@@ -39,8 +39,8 @@ from glassformer.settings import load_config
 from glassformer.text.examples import Examples
 from glassformer.text.load import load_tokenizer
 from glassformer.text.tokenizer import UNKNOWN, Tokenizer
-from glassformer.training.checkpoint import load_weights
 from glassformer.training.device import choose_device
+from glassformer.training.weights import load_weights
 
 if TYPE_CHECKING:
     from glassformer.inspection.look import Look

@@ -14,7 +14,7 @@ from glassformer.models.cost import operations_per_token
 from glassformer.models.make import make_model
 from glassformer.models.model import EncoderDecoder, LanguageModel
 from glassformer.models.tap import Record
-from glassformer.training.checkpoint import load_weights, save_weights
+from glassformer.training.weights import load_weights, save_weights
 from tests.models.families import FAMILIES, LABELS, READERS, VOCAB, close, ids, make
 
 ENCODER_TASKS = ("classify", "tag", "masked")

@@ -17,13 +17,14 @@ from glassformer.settings import merge
 from glassformer.tasks.language import LanguageModelling
 from glassformer.tasks.task import cross_entropy
 from glassformer.text.shards import Tokens
-from glassformer.training import checkpoint as checkpoint_module
-from glassformer.training.checkpoint import latest_checkpoint, load_weights, save_weights
+from glassformer.training import weights as weights_module
+from glassformer.training.checkpoint import latest_checkpoint
 from glassformer.training.device import Precision, choose_device, compile_pays
 from glassformer.training.display import Silent
 from glassformer.training.hooks import Hooks
 from glassformer.training.log import read_metrics
 from glassformer.training.loop import Trainer, freeze
+from glassformer.training.weights import load_weights, save_weights
 
 CPU = torch.device("cpu")
 TOKENS = Tokens([np.random.default_rng(0).integers(0, 23, 900)], 900)
@@ -191,7 +192,7 @@ def test_old_checkpoints_go_and_the_pointer_is_not_needed(tmp_path: Path) -> Non
 
 def test_a_full_disk_keeps_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = make_trainer(tmp_path, configure(checkpoint_every=4))
-    real, calls = checkpoint_module.save_file, []
+    real, calls = weights_module.save_file, []
 
     def fills_up(*args: Any, **kwargs: Any) -> None:
         calls.append(1)
@@ -199,7 +200,7 @@ def test_a_full_disk_keeps_the_old_checkpoint(tmp_path: Path, monkeypatch: pytes
             raise OSError(28, "No space left on device")
         real(*args, **kwargs)
 
-    monkeypatch.setattr(checkpoint_module, "save_file", fills_up)
+    monkeypatch.setattr(weights_module, "save_file", fills_up)
     with pytest.raises(DiskError, match="the disk is full"):
         trainer.run()
     folder = tmp_path / "checkpoints"

@@ -5,29 +5,34 @@
         optimizer.safetensors   each optimizer's tensors, named <optimizer>.<parameter>.<key>
         carried.safetensors     what goes from batch to batch: the state of a recurrent model (else empty)
         state.json              step, best result, scaler, versions
+        seal.json               what each of these must hash to (seal.py)
     checkpoints/latest.json     the name of the newest complete one
 
-What order and randomness need is not here: they follow from (seed, step). A checkpoint is written beside its
-place and renamed, so that one which exists is whole.
+What order and randomness need is not here: they follow from (seed, step).
+
+A checkpoint is written beside its place: 1. every file, to the disk itself; 2. the seal, then the folder;
+3. the folder gets its name, which is one step; 4. the pointer moves; 5. the oldest are dropped. Whatever
+happens on the way, the newest one with an unbroken seal is whole, and it is what a run goes on from.
 """
 
 import json
 import os
 import platform
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from glassformer.errors import RunError
-from glassformer.files import write_atomically, writing
+from glassformer.files import sync_folder, write_atomically, writing
 from glassformer.training.optim import fast_type
+from glassformer.training.seal import broken, put_seal
+from glassformer.training.weights import load_tensors, load_weights, save_tensors, save_weights
 
 FORMAT_VERSION = 1
 
@@ -60,57 +65,6 @@ def environment(device: torch.device, compiled: bool, precision: str) -> dict[st
     }
 
 
-def save_weights(model: nn.Module, path: Path) -> None:
-    """The model's weights; a tied matrix is stored once."""
-    seen: set[int] = set()
-    tensors: dict[str, Tensor] = {}
-    for name, tensor in model.state_dict().items():
-        if tensor.data_ptr() not in seen:
-            seen.add(tensor.data_ptr())
-            tensors[name] = tensor.detach().cpu().contiguous()
-    _save(tensors, path)
-
-
-def load_weights(model: nn.Module, path: Path) -> None:
-    """Copy weights into the model's own memory, so that they lie as they did in training."""
-    fill_weights(model, _load(path), str(path))
-
-
-def fill_weights(model: nn.Module, tensors: dict[str, Tensor], path: str) -> None:
-    """The same from tensors by name; `path` is where they are from."""
-    own = model.state_dict()
-    tied = {n for n in own if any(own[n].data_ptr() == own[m].data_ptr() for m in tensors if m in own)}
-    missing = sorted(set(own) - set(tensors) - tied)
-    foreign = sorted(set(tensors) - set(own))
-    wrong = [n for n in tensors if n in own and tensors[n].shape != own[n].shape]
-    if missing or foreign or wrong:
-        detail = "; ".join(
-            f"{what}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
-            for what, names in (("missing", missing), ("unknown", foreign), ("of another shape", wrong))
-            if names
-        )
-        raise RunError(f"{path} does not fit the model ({detail}).")
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            own[name].copy_(tensor)
-
-
-def load_matching(model: nn.Module, path: Path) -> list[str]:
-    """Copy the weights of the body, which two tasks can share; returns the parts that stay as they were."""
-    tensors, own = _load(path), model.state_dict()
-    common = [n for n in tensors if n in own and n.startswith("stack.")]
-    wrong = [n for n in common if tensors[n].shape != own[n].shape]
-    if wrong or not common:
-        if wrong:
-            raise RunError(f"{path} does not fit the model (another shape: {wrong[0]}). Leave out model.…")
-        raise RunError(f"{path} is of another kind of model: the two have no weights in common.")
-    with torch.no_grad():
-        for name in common:
-            own[name].copy_(tensors[name])
-    filled = {own[n].data_ptr() for n in common}
-    return sorted({n.partition(".")[0] for n, t in own.items() if t.data_ptr() not in filled})
-
-
 def save_checkpoint(
     folder: Path,
     model: nn.Module,
@@ -136,35 +90,49 @@ def save_checkpoint(
                 for p, state in optimizer.state.items()
                 for key, value in state.items()
             }
-            _save(tensors, draft / "optimizer.safetensors")
+            save_tensors(tensors, draft / "optimizer.safetensors")
             moved = {n: t.detach().cpu().contiguous() for n, t in (carried or {}).items()}
-            _save(moved, draft / "carried.safetensors")
+            save_tensors(moved, draft / "carried.safetensors")
             state = {
                 "format_version": FORMAT_VERSION,
                 "progress": asdict(progress),
                 "environment": environment,
             }
             write_atomically(draft / "state.json", json.dumps(state, indent=1))
-            if final.exists():
-                shutil.rmtree(final)
-            draft.replace(final)
+            put_seal(draft)
+            if broken(final) is not None:  # else this step was saved before, and it is the same
+                shutil.rmtree(final, ignore_errors=True)
+                draft.replace(final)
+            sync_folder(folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     write_atomically(folder / "latest.json", json.dumps({"checkpoint": final.name}))
-    for old in sorted(folder.glob("step-*"))[:-keep]:
-        shutil.rmtree(old, ignore_errors=True)
+    _prune(folder, final, keep)
     return final
 
 
-def latest_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint, whether or not the pointer survived."""
-    parts = ("model.safetensors", "optimizer.safetensors", "state.json")
-    complete = [
-        p
-        for p in sorted(folder.glob("step-*"))
-        if all((p / part).is_file() and (p / part).stat().st_size for part in parts)
-    ]
-    return complete[-1] if complete else None
+def _prune(folder: Path, newest: Path, keep: int) -> None:
+    """Drop the oldest beyond `keep`; and later ones, for the run would not be here if they had been whole."""
+    there = sorted(folder.glob("step-*"))
+    place = there.index(newest)
+    for other in there[: max(0, place + 1 - keep)] + there[place + 1 :]:
+        shutil.rmtree(other, ignore_errors=True)
+
+
+def latest_checkpoint(folder: Path, warn: Callable[[str], None] = lambda _: None) -> Path | None:
+    """The newest whole one, whether or not the pointer survived; `warn` is told of those passed over."""
+    there = sorted(folder.glob("step-*"), reverse=True)
+    reasons: list[str] = []
+    for checkpoint in there:
+        reason = broken(checkpoint)
+        if reason is None:
+            for passed in reasons:
+                warn(f"{passed}; going on from {checkpoint.name} instead")
+            return checkpoint
+        reasons.append(f"{checkpoint} is damaged: {reason}")
+    if reasons:
+        raise RunError(f"{reasons[0]}. No older checkpoint is whole either; start a new run.")
+    return None
 
 
 def load_checkpoint(
@@ -180,7 +148,7 @@ def load_checkpoint(
     if state.get("format_version") != FORMAT_VERSION:
         raise RunError(f"{checkpoint} was written in format {state.get('format_version')!r}, not 1")
     load_weights(model, checkpoint / "model.safetensors")
-    tensors = _load(checkpoint / "optimizer.safetensors")
+    tensors = load_tensors(checkpoint / "optimizer.safetensors")
     parameters = dict(model.named_parameters())
     for full_name, tensor in tensors.items():
         index, _, rest = full_name.partition(".")
@@ -192,35 +160,4 @@ def load_checkpoint(
         held = torch.empty_like(tensor, device=device).copy_(tensor)  # aligned as torch allocates
         optimizers[int(index)].state[p][key] = held
     path = checkpoint / "carried.safetensors"
-    return progress, made_in, _load(path) if path.is_file() else {}
-
-
-def _save(tensors: dict[str, Tensor], path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with writing(path):
-        try:
-            try:
-                save_file(tensors, temporary, metadata={"format": "pt"})
-            except SafetensorError as error:  # the library hides the operating system's error in text
-                raise _as_os_error(error) from error
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-def _as_os_error(error: SafetensorError) -> Exception:
-    import re
-
-    found = re.search(r"os error (\d+)|code: (\d+)", str(error))
-    return OSError(int(found[1] or found[2]), str(error)) if found else error
-
-
-def _load(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except FileNotFoundError:
-        raise RunError(f"{path} is missing.") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise RunError(f"{path} is damaged or no safetensors file: {error}") from None
+    return progress, made_in, load_tensors(path) if path.is_file() else {}

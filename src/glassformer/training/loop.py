@@ -28,7 +28,6 @@ from glassformer.training.checkpoint import (
     environment,
     load_checkpoint,
     save_checkpoint,
-    save_weights,
 )
 from glassformer.training.device import Precision, maybe_compile
 from glassformer.training.diagnose import explain
@@ -37,6 +36,7 @@ from glassformer.training.log import MetricsLog
 from glassformer.training.optim import make_optimizers
 from glassformer.training.schedule import BatchSizes, learning_rate_factor
 from glassformer.training.signals import StopRequest
+from glassformer.training.weights import save_weights
 
 if TYPE_CHECKING:
     from glassformer.config import TrainingConfig

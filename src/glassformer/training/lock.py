@@ -1,0 +1,47 @@
+"""One trainer in a run directory at a time. The lock is the system's, so that it goes with the process."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from glassformer.errors import RunError
+from glassformer.files import writing
+
+NAME = ".lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder, or say who does."""
+    with writing(folder):
+        file = (folder / NAME).open("a+", encoding="utf-8")
+    with file:
+        if not _take(file.fileno()):
+            file.seek(0)
+            holder = file.read(100).strip() or "another process"
+            raise RunError(
+                f"{folder} is being trained by {holder}. Wait for it to end, or choose another --out."
+            )
+        file.truncate(0)
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        yield
+
+
+def _take(descriptor: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system: it has a lock of another kind
+        import msvcrt
+
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
