@@ -103,6 +103,7 @@ WORST = {
 def test_the_worst_texts_are_no_trap(name: str) -> None:
     tokenizer: Tokenizer = LARGE
     data = WORST[name]
+    tokenizer.array("compiled before it is timed")
     began = time.perf_counter()
     ids = tokenizer.array(data)
     assert time.perf_counter() - began < 3  # well below one, on a machine that does nothing else
