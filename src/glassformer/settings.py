@@ -138,8 +138,10 @@ def _same_source(asked: str | None, begun_with: str | None) -> bool:
 def _read_yaml(path: Path) -> Settings:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+        raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())[:300]}") from None
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply") from None
     if not isinstance(content, dict):
         raise UsageError(f"{path}: expected settings such as `model: {{layers: 4}}`")
     return content

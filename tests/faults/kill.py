@@ -84,10 +84,16 @@ def result(out: Path) -> dict[str, torch.Tensor]:
     return {f"{name}.{key}": t for name, path in files.items() for key, t in load_file(path).items()}
 
 
-def after(seconds: float, number: int) -> Callable[[int, int], None]:
+def after(seconds: float, number: int, took: list[float]) -> Callable[[int, int], None]:
+    """End it so much later; `took` gets the seconds until it was gone."""
+
     def end(child: int, reader: int) -> None:
         time.sleep(seconds)
+        began = time.perf_counter()
         os.kill(child, number)
+        while os.read(reader, 1):  # nothing more comes when its end is closed
+            pass
+        took.append(time.perf_counter() - began)
 
     return end
 
@@ -112,7 +118,7 @@ def main() -> None:
     assert life(lambda _: train(text, folder / "whole", None), lambda *_: None) == 0
     whole, length = result(folder / "whole"), time.perf_counter() - began
     said = {"killed": 0, "killed in a save": 0, "terminated": 0, "resumed": 0, "finished": 0, "identical": 0}
-    number = 0
+    number, took = 0, [0.0]
     while said["killed"] < kills or said["terminated"] < terms:
         out, code = folder / f"run{number}", -1
         number += 1
@@ -122,7 +128,7 @@ def main() -> None:
             if said["killed"] >= kills and said["terminated"] >= terms:
                 end = lambda *_: None  # noqa: E731
             elif stop == signal.SIGTERM or not saving:
-                end = after(chance.uniform(0.0, 0.7 * length), stop)
+                end = after(chance.uniform(0.0, 0.7 * length), stop, took if stop == signal.SIGTERM else [])
             else:
                 end = in_a_save(chance.randint(1, 8), chance.uniform(0.0, 0.02))
             said["resumed"] += out.exists()
@@ -139,6 +145,7 @@ def main() -> None:
         said["identical"] += found.keys() == whole.keys() and all(
             torch.equal(found[k], whole[k]) for k in whole
         )
+    said["slowest to stop, ms"] = round(1000 * max(took))
     said["seconds"] = round(time.perf_counter() - began)
     sys.stdout.write(json.dumps(said) + "\n")
 

@@ -117,6 +117,8 @@ def test_nan_stops_before_the_update_and_names_the_tensor(tmp_path: Path) -> Non
     with pytest.raises(DivergedError, match=r"step 2.*first bad tensor is 1\.mlp_out") as caught:
         trainer.run()
     assert "update was not applied" in str(caught.value)
+    noted = json.loads((tmp_path / "diverged.json").read_text())
+    assert noted["step"] == 2 and (noted["first_sample"], noted["samples"], noted["seed"]) == (4, 4, 0)
     handle.remove()
     for name, expected in before.items():
         assert torch.equal(weights(trainer)[name], expected)

@@ -30,7 +30,7 @@ from glassformer.training.checkpoint import (
     save_checkpoint,
 )
 from glassformer.training.device import Precision, maybe_compile
-from glassformer.training.diagnose import explain
+from glassformer.training.diagnose import explain, write_down
 from glassformer.training.hooks import Hooks
 from glassformer.training.log import MetricsLog
 from glassformer.training.optim import make_optimizers
@@ -177,6 +177,9 @@ class Trainer:
         if not math.isfinite(loss) or not math.isfinite(norm):
             with self.precision.context():
                 reason = explain(self.model, self.task, batches, loss, norm, self._seed)
+            at = self.progress.step
+            samples = {"first_sample": self.sizes.consumed(at), "samples": self.sizes.at(at)}
+            write_down(self.folder, reason, step=at + 1, seed=self.config.seed, **samples)
             raise DivergedError(
                 f"Training broke at step {self.progress.step + 1}: the loss is {loss:.4g} and the gradient "
                 f"norm {norm:.4g}; {reason}. The update was not applied; what was saved before is "

@@ -35,6 +35,8 @@ def broken(folder: Path) -> str | None:
         if text != _text(files).encode():
             return f"{NAME} has been changed"
         for name, digest in files.items():
+            if Path(name).name != name:
+                return f"{NAME} names a file outside: {name}"
             if _hash(folder / name) != digest:
                 return f"{name} is not what was written"
     except FileNotFoundError as error:
