@@ -56,3 +56,9 @@ def tiny_model(seed: int = 0, **changes: object) -> Decoder:
         for p in model.parameters():
             p.add_(0.1 * torch.randn_like(p))
     return model.eval()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first, so that two workers end together: a page's commands are one test of minutes."""
+    long = ("the_commands_of_a_page", "grows_an_induction_head", "killed_training")
+    items.sort(key=lambda item: not any(name in item.nodeid for name in long))
