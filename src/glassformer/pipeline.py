@@ -26,7 +26,8 @@ from glassformer.training.display import Display, Silent
 from glassformer.training.hooks import Hooks
 from glassformer.training.lock import NAME as LOCK
 from glassformer.training.lock import locked
-from glassformer.training.loop import Trainer, freeze
+from glassformer.training.loop import Trainer
+from glassformer.training.optim import freeze
 from glassformer.training.plot import plot_losses
 from glassformer.training.weights import load_matching, load_weights
 

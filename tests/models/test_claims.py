@@ -86,7 +86,7 @@ def test_a_causal_model_with_batch_normalisation_leaks_in_training() -> None:
 
 def test_a_fixed_embedding_is_a_frozen_one() -> None:
     from glassformer.models.transformer import Decoder
-    from glassformer.training.loop import freeze
+    from glassformer.training.optim import freeze
 
     model = Decoder(tiny_config())
     freeze(model, ["stack.embedding"])

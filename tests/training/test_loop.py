@@ -23,7 +23,8 @@ from glassformer.training.device import Precision, choose_device, compile_pays
 from glassformer.training.display import Silent
 from glassformer.training.hooks import Hooks
 from glassformer.training.log import read_metrics
-from glassformer.training.loop import Trainer, freeze
+from glassformer.training.loop import Trainer
+from glassformer.training.optim import freeze
 from glassformer.training.weights import load_weights, save_weights
 
 CPU = torch.device("cpu")
@@ -273,3 +274,26 @@ def test_compiling_is_chosen_only_when_it_pays() -> None:
     assert compile_pays(long, CPU, lambda: 0.5)
     on = build({"training": {"compile": "on"}}).training
     assert compile_pays(on, CPU, lambda: 0.0)
+
+
+@pytest.mark.parametrize(
+    ("fits", "says"),
+    [(2, "training.accumulate=4 gives the same updates in parts of 2"), (0, "for a single sample")],
+)
+def test_a_batch_too_large_for_the_memory_is_named_with_one_that_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fits: int, says: str
+) -> None:
+    """Memory that is too small for more than `fits` samples at a time, played on the CPU."""
+    trainer = make_trainer(tmp_path, configure(batch=8))
+    before, plain = weights(trainer), trainer.task.loss
+
+    def loss(forward: Any, batch: Any, *rest: Any) -> Any:
+        if len(next(iter(batch.values()))) > fits:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return plain(forward, batch, *rest)
+
+    monkeypatch.setattr(trainer.task, "loss", loss)
+    with pytest.raises(RunError, match=says):
+        trainer.run()
+    assert all(torch.equal(w, before[name]) for name, w in weights(trainer).items())
+    assert not any(p.grad is not None for p in trainer.model.parameters())

@@ -13,6 +13,7 @@ Evaluating and sampling are handed in as functions; the loop does not know how t
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from glassformer.errors import DivergedError, Interrupted, UsageError, closest
+from glassformer.errors import DivergedError, Interrupted, RunError
 from glassformer.tasks.task import Batch, Task
 from glassformer.text.order import number
 from glassformer.training.checkpoint import (
@@ -34,6 +35,7 @@ from glassformer.training.diagnose import explain, write_down
 from glassformer.training.hooks import Hooks
 from glassformer.training.log import MetricsLog
 from glassformer.training.optim import make_optimizers
+from glassformer.training.probe import advice, micro_batch_that_fits
 from glassformer.training.schedule import BatchSizes, learning_rate_factor
 from glassformer.training.signals import StopRequest
 from glassformer.training.weights import save_weights
@@ -96,7 +98,7 @@ class Trainer:
         try:
             with StopRequest() as stop:
                 while progress.step < config.steps and not self._out_of_patience():
-                    record = self.step(forward)
+                    record = self._step_that_fits(forward)
                     display.step(record)
                     last = progress.step == config.steps
                     if progress.step % log_every == 0 or last:
@@ -124,6 +126,21 @@ class Trainer:
             display.stop()
             log.close()
         return progress
+
+    def _step_that_fits(self, forward: Callable[..., Any]) -> dict[str, Any]:
+        """A step; or, where the memory is too small for it, the settings that would fit."""
+        with suppress(torch.OutOfMemoryError):  # what it held is let go before anything is tried
+            return self.step(forward)
+        size, first = self.sizes.at(self.progress.step), self.sizes.consumed(self.progress.step)
+
+        def work(samples: int) -> None:
+            with self.precision.context():
+                self.task.loss(self.model, self._batch(first, samples), 0.0).backward()
+
+        states = sum(len(optimizer.state) for optimizer in self.optimizers)
+        held = 0 if states else sum(8 * p.numel() for p in self.model.parameters())  # two numbers for each
+        micro = micro_batch_that_fits(self.model, size // self.config.accumulate, work, held)
+        raise RunError(advice(size, self.config.accumulate, micro))
 
     def step(self, forward: Callable[..., Any]) -> dict[str, Any]:
         """One update. Returns what there is to say about it."""
@@ -260,17 +277,3 @@ class Trainer:
             self.config.keep,
             self.task.carried(),
         )
-
-
-def freeze(model: nn.Module, prefixes: list[str]) -> None:
-    """Switch off training for the parameters under the given prefixes."""
-    names = [name for name, _ in model.named_parameters()]
-    for prefix in prefixes:
-        matched = [p for name, p in model.named_parameters() if name.startswith(prefix)]
-        if not matched:
-            hint = closest(prefix, names)
-            raise UsageError(f"training.freeze: no parameter's name starts with '{prefix}'.{hint}")
-        for p in matched:
-            p.requires_grad_(False)
-    if not any(p.requires_grad for p in model.parameters()):
-        raise UsageError("training.freeze leaves nothing to train")

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+from glassformer.errors import UsageError, closest
+
 if TYPE_CHECKING:
     from glassformer.config import TrainingConfig
 
@@ -138,3 +140,17 @@ def make_optimizers(model: nn.Module, config: "TrainingConfig") -> list[Optimize
         for group in optimizer.param_groups:
             group["base_lr"] = group["lr"]
     return optimizers
+
+
+def freeze(model: nn.Module, prefixes: list[str]) -> None:
+    """Switch off training for the parameters under the given prefixes."""
+    names = [name for name, _ in model.named_parameters()]
+    for prefix in prefixes:
+        matched = [p for name, p in model.named_parameters() if name.startswith(prefix)]
+        if not matched:
+            hint = closest(prefix, names)
+            raise UsageError(f"training.freeze: no parameter's name starts with '{prefix}'.{hint}")
+        for p in matched:
+            p.requires_grad_(False)
+    if not any(p.requires_grad for p in model.parameters()):
+        raise UsageError("training.freeze leaves nothing to train")
