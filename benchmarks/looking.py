@@ -49,7 +49,7 @@ def costs(model: Decoder, ids: torch.Tensor) -> dict[str, float]:
     def record_all() -> None:
         kept.update(see(model, ids).values)
 
-    plain = peak_memory(lambda: _run(model, ids), device)
+    plain = peak_memory(lambda: model(ids), device)
     everything = peak_memory(record_all, device)
     stored = sum(x.numel() * x.element_size() for x in {x.data_ptr(): x for x in kept.values()}.values())
     forward = milliseconds(lambda: model(ids), device)
@@ -63,10 +63,6 @@ def costs(model: Decoder, ids: torch.Tensor) -> dict[str, float]:
         "one site, more time": one / forward - 1,
         "every site, more time": milliseconds(lambda: model(ids, tap=Record()), device) / forward - 1,
     }
-
-
-def _run(model: Decoder, ids: torch.Tensor) -> None:
-    model(ids)
 
 
 @torch.no_grad()

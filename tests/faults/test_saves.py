@@ -17,7 +17,7 @@ from glassformer.errors import DiskError, RunError
 from glassformer.training.checkpoint import latest_checkpoint
 from glassformer.training.seal import broken
 from glassformer.training.weights import save_tensors
-from tests.training.test_loop import configure, make_trainer, weights
+from tests.training.small import configure, make_trainer, weights
 
 FLIPS = int(os.environ.get("GLASSFORMER_FLIPS", "150"))
 

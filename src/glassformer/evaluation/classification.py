@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from glassformer.evaluation.result import Result, wilson
+from glassformer.models.model import evaluating
 from glassformer.tasks.labelling import Labelling
 from glassformer.tasks.masked import MaskedModelling
 from glassformer.tasks.task import NOT_SCORED, Batch, cross_entropy
@@ -110,11 +111,10 @@ def length_batches(lengths: list[int]) -> Iterator[list[int]]:
 def _answers(
     model: nn.Module, task: Labelling | Translating | MaskedModelling, batch: Batch, rows: np.ndarray
 ) -> Answers:
-    training, device = model.training, next(model.parameters()).device
-    model.eval()
+    device = next(model.parameters()).device
     batch = {name: tensor.to(device) for name, tensor in batch.items()}
-    logits = task.logits(model, batch)
-    model.train(training)
+    with evaluating(model):
+        logits = task.logits(model, batch)
     flat = batch["targets"].flatten()
     nats = cross_entropy(logits, flat, reduction="none").float()
     probability, predicted = logits.flatten(0, -2).float().softmax(-1).max(-1)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from glassformer.evaluation.result import Result
-from glassformer.models.model import LanguageModel
+from glassformer.models.model import LanguageModel, evaluating
 from glassformer.tasks.task import NOT_SCORED, cross_entropy
 from glassformer.text.shards import Tokens
 
@@ -103,12 +103,8 @@ def score_tokens(
     model: LanguageModel, tokens: Tokens, window: int, stride: int | None = None
 ) -> Iterator[Scored]:
     """The loss of every token but the first, each once, in the order of reading."""
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         yield from _streams(model, tokens) if model.limit is None else _windows(model, tokens, window, stride)
-    finally:
-        model.train(training)
 
 
 def _windows(model: LanguageModel, tokens: Tokens, window: int, stride: int | None) -> Iterator[Scored]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from glassformer.models.model import LanguageModel
+from glassformer.models.model import LanguageModel, evaluating
 from glassformer.models.tap import Tap, off
 
 Choose = Callable[[Tensor], Tensor]
@@ -31,14 +31,10 @@ def generate(
     new_tap: NewTap = lambda _: off,
 ) -> Iterator[Tensor]:
     """Yield the next token of each sequence, (B), `tokens` times. `prompt` is (B, T) with T ≥ 1."""
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         steps = (_with_cache if cached else _without_cache)(model, prompt, choose, new_tap)
         for _, chosen in zip(range(tokens), steps, strict=False):
             yield chosen
-    finally:
-        model.train(training)
 
 
 def _with_cache(model: LanguageModel, seen: Tensor, choose: Choose, new_tap: NewTap) -> Iterator[Tensor]:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from glassformer.generation.beam import Hypothesis, beam_search
-from glassformer.models.model import EncoderDecoder
+from glassformer.models.model import EncoderDecoder, evaluating
 from glassformer.text.batches import pad
 
 BATCH_TOKENS = 4096  # source tokens times beams that are written for at once
@@ -23,8 +23,7 @@ def translate_ids(
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[list[Hypothesis]]:
     """For each source (ids without marks) its translations, best first."""
-    training, device = model.training, next(model.parameters()).device
-    model.eval()
+    device = next(model.parameters()).device
     found: list[list[Hypothesis]] = [[] for _ in sources]
     rows: list[int] = []
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
@@ -36,12 +35,12 @@ def translate_ids(
         ids, keys = (torch.from_numpy(x).to(device) for x in pad([np.append(sources[r], mark) for r in rows]))
         room = [2 * len(sources[r]) + 20 for r in rows]  # of each by itself, whatever its company
         room = [n if model.limit is None else min(n, model.limit) for n in room]
-        state = model.start(ids, keys, max(room))
         first = torch.full((len(rows), 1), mark, device=device)
-        best = beam_search(model.decode, state, first, beams=beams, tokens=room, end=mark, strength=strength)
+        options = {"beams": beams, "tokens": room, "end": mark, "strength": strength}
+        with evaluating(model):
+            best = beam_search(model.decode, model.start(ids, keys, max(room)), first, **options)
         for r, hypotheses in zip(rows, best, strict=True):
             found[r] = hypotheses
         progress(len(rows))
         rows = []
-    model.train(training)
     return found

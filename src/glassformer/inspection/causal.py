@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from glassformer.errors import UsageError
 from glassformer.inspection.edit import Edit, put
 from glassformer.inspection.maps import attention_of, mask_of, written_by_head
-from glassformer.inspection.record import Seen, see, stack_of
+from glassformer.inspection.record import Seen, gradients, see, stack_of
 from glassformer.models.attention import attend_by_formula
 from glassformer.models.block import Block, add, bare, pre
 
@@ -187,28 +187,18 @@ def integrated(
     start of the way. The integral is taken by Gauss-Legendre quadrature at `steps` points.
     """
     seen = see(model, ids, sites=("embed",))
-    other = ids[:, :1].expand_as(ids) if baseline is None else baseline
-    start = see(model, other, sites=("embed",))["embed"]
+    start = see(model, ids[:, :1].expand_as(ids) if baseline is None else baseline, sites=("embed",))
+    way = seen["embed"] - start["embed"]
     points, weights = np.polynomial.legendre.leggauss(steps)
-    total = torch.zeros_like(start[0])
+    total = torch.zeros_like(way[0])
     for first in range(0, steps, rows):
-        some = slice(first, first + rows)
-        way = torch.tensor((points[some] + 1) / 2, dtype=start.dtype, device=start.device)[:, None, None]
-        share = torch.tensor(weights[some] / 2, dtype=start.dtype, device=start.device)[:, None, None]
-        total += (share * _slope(model, ids, metric, start + way * (seen["embed"] - start))).sum(dim=0)
-    with torch.no_grad():
-        ends = [_from_embedding(model, ids, metric, e) for e in (seen["embed"], start)]
-    found = (total * (seen["embed"] - start)[0]).sum(dim=-1)
-    return Integrated(found, *(float(end) for end in ends))
-
-
-def _slope(model: nn.Module, ids: Tensor, metric: Metric, embedded: Tensor) -> Tensor:
-    with torch.enable_grad():
-        embedded = embedded.detach().requires_grad_()
-        value = _from_embedding(model, ids.expand(len(embedded), -1), metric, embedded).sum()
-        return torch.autograd.grad(value, embedded)[0]
-
-
-def _from_embedding(model: nn.Module, ids: Tensor, metric: Metric, embedded: Tensor) -> Tensor:
-    edit = put("embed", embedded)
-    return metric(model(ids, tap=lambda site, x: edit(x) if site == "embed" else x))
+        far, share = (
+            torch.tensor(x[first : first + rows], dtype=way.dtype, device=way.device)[:, None, None]
+            for x in ((points + 1) / 2, weights / 2)
+        )
+        here = [put("embed", start["embed"] + far * way)]
+        there = see(model, ids.expand(len(far), -1), sites=("embed",), edits=here)
+        _, slopes = gradients(there, lambda logits: metric(logits).sum(), ["embed"])
+        total += (share * slopes["embed"]).sum(dim=0)
+    ends = (float(metric(end.logits)) for end in (seen, start))
+    return Integrated((total * way[0]).sum(dim=-1), *ends)

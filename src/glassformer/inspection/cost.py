@@ -91,7 +91,7 @@ def measure(part: str, T: int, C: int, device: torch.device, repeats: int = 7) -
     return Point(part, T, C, min(seconds), peak_memory(once, device))
 
 
-def peak_memory(work: Callable[[], None], device: torch.device) -> int:
+def peak_memory(work: Callable[[], Any], device: torch.device) -> int:
     """Bytes that PyTorch holds at most while it works, beyond what it held before."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()

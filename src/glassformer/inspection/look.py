@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from glassformer.errors import UsageError
 from glassformer.inspection import gradients as backwards
 from glassformer.inspection import maps, residual
-from glassformer.inspection.record import Seen, body_of, parts_of, stack_of
+from glassformer.inspection.record import Seen, body_of, parts_of
 from glassformer.models.model import Encoder
 from glassformer.models.transformer import Stack
 
@@ -50,10 +50,6 @@ class Look:
     @property
     def is_transformer(self) -> bool:
         return isinstance(body_of(self.seen.model, self.part), Stack)
-
-    @property
-    def layers(self) -> int:
-        return len(stack_of(self.seen, self.part).blocks)
 
     @property
     def answers_once(self) -> bool:

@@ -49,7 +49,6 @@ def _some_rows(
     """A run of neighbouring rows. Under a causal mask the keys behind the last of them are not looked at."""
     T, S, first, last = q.shape[-2], k.shape[-2], rows.start, rows.stop
     near = last if mask.causal and T == S else S
-    bias = None
     if near != S or last - first == T:
         keys = None if mask.keys is None else mask.keys[:, :near]
         mask = replace(mask, keys=keys)
@@ -73,13 +72,13 @@ def value_weighted(
     cross: bool = False,
 ) -> Tensor:
     """Each row of A in the proportions of what would be written, (B, H, T, S)."""
-    layer_, v = attention_of(seen, layer, part, cross), seen[f"{_site(seen, layer, part, cross)}v"].float()
-    H = seen[f"{_site(seen, layer, part, cross)}q"].shape[1]
-    v = v.repeat_interleave(H // v.shape[1], dim=1)
-    length = written_by_head(layer_, v).norm(dim=-1)[
-        :, range(H) if heads is None else list(heads)
-    ]  # (B, H, S)
-    weighted = pattern(seen, layer, heads, queries, part, cross) * length[:, :, None]
+    weights, site = pattern(seen, layer, heads, queries, part, cross), _site(seen, layer, part, cross)
+    v, H = seen[f"{site}v"].float(), seen[f"{site}q"].shape[1]
+    written = written_by_head(
+        attention_of(seen, layer, part, cross), v.repeat_interleave(H // v.shape[1], dim=1)
+    )
+    lengths = written.norm(dim=-1) if heads is None else written.norm(dim=-1)[:, list(heads)]  # (B, H, S)
+    weighted = weights * lengths[:, :, None]
     return weighted / weighted.sum(dim=-1, keepdim=True).clamp_min(1e-30)
 
 

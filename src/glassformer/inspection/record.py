@@ -6,8 +6,7 @@ out of a plain one, and asking for them changes nothing that is computed.
 Letters: B batch, T positions.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from torch._dynamo import config as dynamo
 
 from glassformer.errors import UsageError, closest
 from glassformer.inspection.edit import Edit, Edits
-from glassformer.models.model import Body, EncoderDecoder
+from glassformer.models.model import Body, EncoderDecoder, evaluating
 from glassformer.models.tap import Record, Tap
 from glassformer.models.transformer import Stack
 
@@ -96,17 +95,6 @@ def _check(edits: Sequence[Edit], shown: dict[str, tuple[int, ...]], goes_on: bo
             hint = closest(edit.site, list(shown))
             raise UsageError(f"no site '{edit.site}' to edit: {_few(shown)}{hint}")
         edit.check(shown[edit.site], goes_on)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout, and without a trace in the averages of norms."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
 
 
 class Chain:

@@ -12,6 +12,8 @@ Letters: B batch, T positions, S source positions, C model width, V vocabulary.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -120,6 +122,17 @@ class EncoderDecoder(nn.Module):
     def decode(self, ids: Tensor, state: State) -> Tensor:
         """Scores of what follows the new ids (B, T); the memory is in the state."""
         return self.unembedding(self.decoder(ids, None, state))
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout, and without a trace in the averages of norms; as it was afterwards."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -1,6 +1,5 @@
 """Weights as safetensors: written whole or not at all, read only into a model that they fit."""
 
-import os
 import re
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from glassformer.errors import RunError
-from glassformer.files import sync_folder, writing
+from glassformer.files import replacing
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
@@ -65,19 +64,11 @@ def load_matching(model: nn.Module, path: Path) -> list[str]:
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with writing(path):
+    with replacing(path) as temporary:
         try:
-            try:
-                save_file(tensors, temporary, metadata={"format": "pt"})
-            except SafetensorError as error:  # the library hides the operating system's error in text
-                raise _as_os_error(error) from error
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            sync_folder(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
+            save_file(tensors, temporary, metadata={"format": "pt"})
+        except SafetensorError as error:  # the library hides the operating system's error in text
+            raise _as_os_error(error) from error
 
 
 def _as_os_error(error: SafetensorError) -> Exception:

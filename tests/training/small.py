@@ -1,0 +1,43 @@
+"""A trainer small enough for tests: two layers, random tokens."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.config import Config, build
+from glassformer.models.transformer import Decoder
+from glassformer.settings import merge
+from glassformer.tasks.language import LanguageModelling
+from glassformer.text.shards import Tokens
+from glassformer.training.display import Silent
+from glassformer.training.hooks import Hooks
+from glassformer.training.loop import Trainer
+
+CPU = torch.device("cpu")
+TOKENS = Tokens([np.random.default_rng(0).integers(0, 23, 900)], 900)
+
+
+def configure(**training: Any) -> Config:
+    model = {"layers": 2, "heads": 2, "width": 16, "context": 12, "vocab": 23, "dropout": 0.1}
+    return build(
+        merge(
+            {"model": model, "training": {"steps": 12, "batch": 4, "warmup": 2, "eval_every": 5}},
+            {"training": training},
+        )
+    )
+
+
+def make_trainer(folder: Path, config: Config, evaluate: Any = None, seed: int = 0) -> Trainer:
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(seed)
+    model = Decoder(config.model)
+    task = LanguageModelling(TOKENS, config.model.context, config.training.seed)
+    return Trainer(
+        model, task, config.training, folder, Hooks(evaluate, None, Silent()), device=CPU, width=16
+    )
+
+
+def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {n: p.detach().clone() for n, p in trainer.model.named_parameters()}
