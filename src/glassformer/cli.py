@@ -1,5 +1,6 @@
 """The command line: one function per command. Heavy imports stand inside them, so that --help is instant."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -120,6 +121,8 @@ def train(
         return
     run = train_run(source, out=out, settings=settings, display=display, **options)
     result = run.result
+    if os.environ.get("RANK", "0") != "0":  # of several processes one speaks
+        return
     if json_:
         console.put_json({"run": str(run.path), **result})
         return

@@ -127,6 +127,17 @@ class TrainingConfig(Section):
     sample_prompt: str = Field(default="", description="what the samples start from")
     checkpoint_every: int = Field(default=500, ge=1, description="steps between checkpoints")
     keep: int = Field(default=2, ge=1, description="checkpoints that are kept")
+    rollbacks: int = Field(
+        default=0,
+        ge=0,
+        description="when training breaks (NaN): times to go back to the last checkpoint, at half the rate",
+    )
+    processes: int = Field(
+        default=1, ge=0, description="processes on this machine that train together; 0: one for each GPU"
+    )
+    parallel: Literal["ddp", "fsdp"] = Field(
+        default="ddp", description="of several processes: each holds the whole model, or a part of it"
+    )
     precision: Literal["auto", "float32", "bf16", "fp16"] = Field(
         default="auto", description="of the arithmetic"
     )

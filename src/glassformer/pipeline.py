@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from glassformer.config import Config, Settings, build, flatten
+from glassformer.decide import decide
 from glassformer.errors import RunError
 from glassformer.files import write_atomically, writing
 from glassformer.given import default_name, gather
@@ -14,22 +15,24 @@ from glassformer.jobs.find import JOBS
 from glassformer.jobs.job import Job
 from glassformer.models.cost import operations_per_token
 from glassformer.models.make import make_model
-from glassformer.models.model import Body, parameter_count
+from glassformer.models.model import parameter_count
 from glassformer.prepare import agreed, find_tokenizer, text_size
 from glassformer.run import Run
-from glassformer.settings import continued_config, merge, save_config
-from glassformer.sizing import choose_model, measure_step
+from glassformer.settings import continued_config, load_config, merge, save_config
+from glassformer.several import as_arguments, check_division, processes_to_start
 from glassformer.text.load import load_tokenizer
 from glassformer.training.checkpoint import latest_checkpoint
-from glassformer.training.device import Precision, choose_device, compile_pays
+from glassformer.training.device import choose_device
 from glassformer.training.display import Display, Silent
 from glassformer.training.hooks import Hooks
+from glassformer.training.launch import launch
 from glassformer.training.lock import NAME as LOCK
 from glassformer.training.lock import locked
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import freeze
 from glassformer.training.plot import plot_losses
 from glassformer.training.weights import load_matching, load_weights
+from glassformer.training.world import World, shared_name, taking_part
 
 OF_THE_DATA = {"vocab", "labels", "patch"}  # model settings that follow from the data
 
@@ -50,16 +53,35 @@ def train(
 
     `settings` are nested (`{"model": {"layers": 4}}`) or dotted (`{"model.layers": 4}`). Without a recipe,
     all that is not set is chosen from the data and the machine. The task follows from the source unless
-    given.
+    given. One of several processes (torchrun, training.processes) does its part of the same.
     """
     display = display or Silent()
     given = gather(source, task, target, recipe, settings, init=init is not None)
     folder = Path(out) if out else Path("runs") / default_name(given)
-    if resume and (folder / "config.yaml").is_file():
-        said = gather(source, task, target, recipe, settings, init=init is not None, fill=False)
-        return _resume(folder, said, display)
-    if resume:
-        display.note(f"{folder} holds no run yet, so it is begun.")
+    count = processes_to_start(given, folder, resume)
+    if count > 1:
+        options = {"task": task, "target": target, "recipe": recipe, "init": init}
+        launch(
+            as_arguments(source, folder, settings, count, resume, **options), count, type(display) is Silent
+        )
+        return Run(folder)
+    said = gather(source, task, target, recipe, settings, init=init is not None, fill=False)
+    with taking_part() as world:
+        if not world.leads:
+            begun = world.hear("begun") == "new"
+            config = load_config(folder / "config.yaml") if begun else continued_config(folder, said)
+            return _go_on(folder, config, Silent(), world)
+        if resume and (folder / "config.yaml").is_file():
+            return _resume(folder, said, display, world)
+        if resume:
+            display.note(f"{folder} holds no run yet, so it is begun.")
+        return _begin(folder, given, recipe, init, display, world)
+
+
+def _begin(
+    folder: Path, given: Settings, recipe: str | None, init: str | Path | None, display: Display, world: World
+) -> Run:
+    """A new run: everything is decided and written down, then it is trained."""
     refuse_existing(folder)
     asked = flatten(given)  # before anything is filled in
     base = Run(init) if init else None
@@ -80,15 +102,15 @@ def train(
         given["data"]["source"] = str(opened.path)  # so that it is found again from any folder
     if data.target is not None:
         given["data"]["target"] = str(Path(data.target).expanduser().resolve())
-    device = choose_device(given.get("training", {}).get("device", "auto"))
+    device = choose_device(given.get("training", {}).get("device", "auto"), world.local)
     tokenizer, chosen, why = find_tokenizer(kind, opened, given, base, device, display)
     given = merge(given, {"tokenizer": chosen})
     with display.reading(text_size(opened)) as advance:
         job = kind(opened, tokenizer, data, advance)
     given = agreed(given, job.settings())
     display.note(f"Data: {job.describe()}{'; ' if why else ''}{why}.")
-    config = _configuration(given, recipe, job, device, display)
-    model = _make_model(config, device, base, display)
+    config = decide(given, recipe, job, device, display, world.size)
+    model = _make_model(config, device, base, world, display)
 
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -106,7 +128,9 @@ def train(
         }
         write_atomically(folder / "data.json", json.dumps(record, indent=1))
         save_config(config, folder / "config.yaml")  # last: it is what makes the folder a run
-        return _fit(folder, config, model, job, display)
+        world.tell("begun", "new")
+        shared_name(world, "checkpoint", None)
+        return _fit(folder, config, model, job, display, device, world)
 
 
 def refuse_existing(folder: Path) -> None:
@@ -118,46 +142,16 @@ def refuse_existing(folder: Path) -> None:
         )
 
 
-def _configuration(
-    given: Settings, recipe: str | None, job: Job, device: torch.device, display: Display
-) -> Config:
-    """Everything decided: sizes, number of steps, precision, compiling."""
-    if recipe is None:
-        sized = choose_model(given, job, device)
-        config = sized.config
-        for reason in sized.reasons:
-            display.note(reason)
-    else:
-        config = build(given)
-        if config.training.steps == 0:
-            seconds = measure_step(job, config, device)
-            minutes = config.training.minutes or 1.0
-            config.training.steps = max(10, int(minutes * 60 / seconds))
-        m, t = config.model, config.training
-        display.note(
-            f"Recipe {recipe}: {m.family}, {m.layers} layers, width {m.width}; "
-            f"{t.steps} steps of {t.batch} × {m.context} tokens with {t.optimizer}."
-        )
-    model = make_model(config.task, config.model)
-    job.check(config)  # what the data cannot serve is said before anything is written
-    job.task(model, config)
-    for warning in job.warnings(config, "train"):
-        display.note(f"Note: {warning}.")
-    opaque = any(isinstance(m, Body) and not m.compiles for m in model.modules())
-    if opaque and config.training.compile == "auto":
-        config.training.compile = "off"
-    compiled = compile_pays(config.training, device, lambda: measure_step(job, config, device))
-    config.training.compile = "on" if compiled else "off"
-    config.training.precision = Precision.choose(config.training.precision, device).name
-    return config
-
-
 def _make_model(
-    config: Config, device: torch.device, base: Run | None, display: Display | None = None
+    config: Config, device: torch.device, base: Run | None, world: World, display: Display | None = None
 ) -> nn.Module:
-    """The model at its start: drawn from the seed, or another run's; frozen where asked."""
+    """The model at its start: drawn from the seed, or another run's; frozen where asked.
+
+    One that is to be divided among processes waits in memory, where it need not fit a device.
+    """
     torch.manual_seed(config.training.seed)
-    model = make_model(config.task, config.model).to(device)
+    divided = world.size > 1 and config.training.parallel == "fsdp"
+    model = make_model(config.task, config.model).to("cpu" if divided else device)
     if base is not None and base.config.task == config.task:
         load_weights(model, base.path / "model.safetensors")
     elif base is not None:
@@ -174,17 +168,19 @@ def _fit(
     model: nn.Module,
     job: Job,
     display: Display,
+    device: torch.device,
+    world: World,
     checkpoint: Path | None = None,
 ) -> Run:
     """Train the model and write down how it ended."""
-    device = next(model.parameters()).device
     hooks = Hooks(
         evaluate=lambda: job.evaluate(model, config, "valid", full=False),
         sample=lambda: job.sample(model, config),
         display=display,
     )
     task = job.task(model, config)
-    trainer = Trainer(model, task, config.training, folder, hooks, device=device, width=config.model.width)
+    width = config.model.width
+    trainer = Trainer(model, task, config.training, folder, hooks, device=device, width=width, world=world)
     if checkpoint is not None:
         trainer.resume(checkpoint)
         done = trainer.progress.step >= config.training.steps
@@ -194,6 +190,9 @@ def _fit(
             else f"Continuing {folder} after step {trainer.progress.step}."
         )
     progress = trainer.run()
+    if not world.leads:
+        world.hear("finished")
+        return Run(folder, device=str(device))
     run = Run(folder, device=str(device))
     valid, floor = job.evaluate(run.model, config, "valid"), job.floor("valid")
     name, value, more = valid.score
@@ -217,21 +216,25 @@ def _fit(
     write_atomically(folder / "result.json", json.dumps(result, indent=1))
     with writing(folder):
         plot_losses(folder / "metrics.jsonl", f"{folder.name}: {parameter_count(model):,} parameters")
+    world.tell("finished", "")
     return run
 
 
-def _resume(folder: Path, given: Settings, display: Display) -> Run:
+def _resume(folder: Path, given: Settings, display: Display, world: World) -> Run:
     """Go on with a run as it was begun, from its newest checkpoint."""
     if Run(folder).data.get("imported"):
         raise RunError(
             f"{folder} was imported and has nothing to resume. Train from it: --init {folder} --out …"
         )
     with locked(folder):
-        return _resume_locked(folder, given, display)
+        config = continued_config(folder, given)
+        check_division(config, world.size)
+        world.tell("begun", "before")
+        return _go_on(folder, config, display, world)
 
 
-def _resume_locked(folder: Path, given: Settings, display: Display) -> Run:
-    config = continued_config(folder, given)
+def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
+    """What a run directory holds, trained on; of several processes all but the first come here at once."""
     opened = JOBS[config.task].open(config.data)
     recorded = json.loads((folder / "data.json").read_text(encoding="utf-8"))
     if opened.fingerprint != recorded["text_fingerprint"]:
@@ -243,7 +246,11 @@ def _resume_locked(folder: Path, given: Settings, display: Display) -> Run:
     path = folder / "tokenizer.json"
     tokenizer = None if config.model.patch and not path.is_file() else load_tokenizer(path)
     job = JOBS[config.task](opened, tokenizer, config.data)
-    checkpoint = latest_checkpoint(folder / "checkpoints", lambda text: display.note(f"Warning: {text}."))
+    checkpoint = None
+    if world.leads:
+        checkpoint = latest_checkpoint(folder / "checkpoints", lambda t: display.note(f"Warning: {t}."))
+    checkpoint = shared_name(world, "checkpoint", checkpoint)
     base = Run(recorded["init"]) if recorded.get("init") and checkpoint is None else None
-    model = _make_model(config, choose_device(config.training.device), base)
-    return _fit(folder, config, model, job, display, checkpoint)
+    device = choose_device(config.training.device, world.local)
+    model = _make_model(config, device, base, world)
+    return _fit(folder, config, model, job, display, device, world, checkpoint)

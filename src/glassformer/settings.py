@@ -18,6 +18,8 @@ RECIPES = Path(__file__).parent / "recipes"
 MAY_CHANGE = {
     "training.device",
     "training.keep",
+    "training.parallel",
+    "training.processes",
     "training.checkpoint_every",
     "training.sample_every",
     "training.sample_prompt",

@@ -80,15 +80,15 @@ class Sized:
     reasons: list[str]
 
 
-def choose_model(given: Settings, job: Job, device: torch.device) -> Sized:
+def choose_model(given: Settings, job: Job, device: torch.device, processes: int = 1) -> Sized:
     """All sizes that `given` leaves open, and two lines on why."""
     if isinstance(job, LanguageJob):
-        return _for_text(given, job, device)
+        return _for_text(given, job, device, processes)
     assert isinstance(job, ExamplesJob)
-    return _for_examples(given, job, device)
+    return _for_examples(given, job, device, processes)
 
 
-def _for_text(given: Settings, job: LanguageJob, device: torch.device) -> Sized:
+def _for_text(given: Settings, job: LanguageJob, device: torch.device, processes: int) -> Sized:
     tokens, valid_tokens = len(job.tokens("train")), len(job.tokens("valid"))
     training: dict[str, Any] = given.get("training", {})
     minutes = training.get("minutes") or MINUTES
@@ -116,12 +116,10 @@ def _for_text(given: Settings, job: LanguageJob, device: torch.device) -> Sized:
     context = chosen["model"]["context"]
     batch = training.get("batch") or max(8, per_step // context)
     batch = max(1, min(batch, tokens // (2 * context)))  # streams must not be shorter than a window
-    accumulate = training.get("accumulate", 1)
-    batch = (
-        max(accumulate, batch // accumulate * accumulate) if "batch" not in training else training["batch"]
-    )
+    if "batch" not in training:
+        batch = _divisible(batch, training, processes)
     chosen = merge({"training": {"batch": batch}}, chosen)
-    seconds = measure_step(job, build(chosen), device)
+    seconds = measure_step(job, build(chosen), device, processes)
     affordable = max(50, int(minutes * 60 * 0.85 / seconds))  # the rest is evaluating and saving
     useful = max(50, MOST_EPOCHS * tokens // (batch * context))
     steps = training.get("steps") or min(affordable, useful)
@@ -135,7 +133,7 @@ def _for_text(given: Settings, job: LanguageJob, device: torch.device) -> Sized:
     return _explained(config, f"{epochs:.1f} times through {_count(tokens)} tokens", why, seconds)
 
 
-def _for_examples(given: Settings, job: ExamplesJob, device: torch.device) -> Sized:
+def _for_examples(given: Settings, job: ExamplesJob, device: torch.device, processes: int) -> Sized:
     """A small model that sees all but the longest examples whole, and as many passes as the time allows."""
     training: dict[str, Any] = given.get("training", {})
     minutes = training.get("minutes") or EXAMPLE_MINUTES
@@ -145,7 +143,7 @@ def _for_examples(given: Settings, job: ExamplesJob, device: torch.device) -> Si
     context = int(lengths.max()) + 8 if longest <= 128 else min(512, longest + 8)
     chosen: Settings = {
         "model": {"layers": layers, "width": width, "heads": width // HEAD_WIDTH, "context": context},
-        "training": {"batch": min(64, max(8, n // 20))},
+        "training": {"batch": _divisible(min(64, max(8, n // 20)), training, processes)},
     }
     asked: dict[str, Any] = given.get("model", {})
     if asked.get("patch"):
@@ -154,7 +152,7 @@ def _for_examples(given: Settings, job: ExamplesJob, device: torch.device) -> Si
         chosen["model"]["heads"] = _heads_for(asked["width"])
     chosen = merge(chosen, given)
     batch = chosen["training"]["batch"]
-    seconds = measure_step(job, build(chosen), device)
+    seconds = measure_step(job, build(chosen), device, processes)
     affordable = max(50, int(minutes * 60 * 0.8 / seconds))
     steps = training.get("steps") or min(affordable, max(200, EXAMPLE_EPOCHS * n // batch))
     epochs = steps * batch / n
@@ -170,6 +168,12 @@ def _for_examples(given: Settings, job: ExamplesJob, device: torch.device) -> Si
         f"examples of {int(np.median(lengths))} tokens, {longest} or fewer in 199 of 200",
         seconds,
     )
+
+
+def _divisible(batch: int, training: dict[str, Any], processes: int) -> int:
+    """A batch near this one that falls into equal parts, for micro-batches and processes."""
+    parts = training.get("accumulate", 1) * processes
+    return max(parts, batch // parts * parts)
 
 
 def _rhythm(steps: int, training: dict[str, Any]) -> dict[str, Any]:
@@ -195,20 +199,26 @@ def _explained(config: Config, passes: str, why: str, seconds: float) -> Sized:
     )
 
 
-def measure_step(job: Job, config: Config, device: torch.device, repeats: int = 8) -> float:
-    """Seconds of one training step of this configuration, by a model that is thrown away."""
+def measure_step(
+    job: Job, config: Config, device: torch.device, processes: int = 1, repeats: int = 8
+) -> float:
+    """Seconds of one training step of this configuration, by a model that is thrown away.
+
+    Of several processes, one's share of the batch is measured.
+    """
+    training = config.training.model_copy(update={"batch": max(1, config.training.batch // processes)})
     state = torch.random.get_rng_state()
     model = make_model(config.task, config.model).to(device)
     trainer = Trainer(
         model,
         job.task(model, config),
-        config.training,
+        training,
         Path(),
         Hooks(None, None, Display()),
         device=device,
         width=config.model.width,
     )
-    times = [trainer.step(model)["seconds_per_step"] for _ in range(1 + repeats)]
+    times = [trainer.step_that_fits(model)["seconds_per_step"] for _ in range(1 + repeats)]
     torch.random.set_rng_state(state)
     return float(np.mean(times[1:]))
 

@@ -50,15 +50,15 @@ def test_a_broken_weight_is_named(tmp_path: Path) -> None:
 def test_fp16_overflow_moves_no_weight_and_is_not_endless(tmp_path: Path) -> None:
     """Also not the weights whose own gradient was sound."""
     trainer = make_trainer(tmp_path, configure(optimizer="muon"))
-    trainer.scaler = torch.amp.GradScaler("cpu")
+    trainer.updates.scaler = torch.amp.GradScaler("cpu")
     trainer.step(trainer.model)
     before = weights(trainer)
-    scale = trainer.scaler.get_scale()
+    scale = trainer.updates.scaler.get_scale()
     handle = trainer.model.stack.embedding.weight.register_hook(lambda g: g * float("inf"))  # type: ignore
     trainer.step(trainer.model)
     for name, expected in before.items():
         assert torch.equal(weights(trainer)[name], expected)
-    assert trainer.scaler.get_scale() < scale
+    assert trainer.updates.scaler.get_scale() < scale
     with pytest.raises(DivergedError, match=r"stack\.embedding\.weight"):
         for _ in range(40):
             trainer.step(trainer.model)

@@ -59,49 +59,59 @@ class LanguageModelling(NextToken):
 
 
 class StreamModelling(NextToken):
-    """The same on contiguous streams. A batch is handed over in one piece or in equal parts, in order."""
+    """The same on contiguous streams. A batch is handed over in one piece or in equal parts, of which each
+    goes on from the state of its own streams; a break may change how many parts there are.
+    """
 
     def __init__(self, model: LanguageModel, tokens: Tokens, context: int, rows: int, seed: int):
         """`model` is asked for empty states only."""
         super().__init__(tokens)
         self.new_state = model.new_state
         self.streams = Streams(tokens, context, rows, seed)
-        self._states: dict[int, Carried] = {}  # by the part of the batch
-        self._turn = 0
+        self._states: dict[int, Carried] = {}  # by the first stream of a part
+        self._taken_up: dict[str, Tensor] = {}  # the state of all streams, after a break
 
     def batch(self, first: int, count: int) -> Batch:
         ids = torch.from_numpy(self.streams.read(first, count))
         fresh = torch.tensor(self.streams.fresh(first))
-        return {"inputs": ids[:, :-1], "targets": ids[:, 1:], "fresh": fresh}
+        row = torch.tensor(first % self.streams.rows)
+        return {"inputs": ids[:, :-1], "targets": ids[:, 1:], "fresh": fresh, "row": row}
 
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
     ) -> Tensor:
-        rows = len(batch["inputs"])
-        state = self._states.get(self._turn)
-        if state is None or bool(batch["fresh"]):
-            state = self._empty(rows)
+        row = int(batch["row"])
+        state = self._state(row, len(batch["inputs"]), bool(batch["fresh"]))
         state.detach()
         loss = cross_entropy(model(batch["inputs"], state=state, tap=tap), batch["targets"], smoothing)
-        self._states[self._turn] = state
-        self._turn = (self._turn + 1) % max(1, self.streams.rows // rows)
+        self._states[row] = state
         return loss
 
     def carried(self) -> dict[str, Tensor]:
         return {
-            f"{turn}/{name}": tensor
-            for turn, state in self._states.items()
+            f"row {row}/{name}": tensor
+            for row, state in self._states.items()
             for name, tensor in state.tensors().items()
         }
 
     def carry_on(self, tensors: dict[str, Tensor]) -> None:
-        self._turn, self._states = 0, {}
-        for turn in sorted({int(name.partition("/")[0]) for name in tensors}):
-            own = {n.partition("/")[2]: t for n, t in tensors.items() if n.startswith(f"{turn}/")}
-            self._states[turn] = self._empty(len(next(iter(own.values()))))
-            self._states[turn].load(own)
+        self._states = {}
+        parts: dict[str, dict[int, Tensor]] = {}
+        for key, tensor in tensors.items():
+            place, _, name = key.partition("/")
+            # Before there were rows, the parts of a batch were numbered.
+            row = int(place[4:]) if place.startswith("row ") else int(place) * len(tensor)
+            parts.setdefault(name, {})[row] = tensor
+        self._taken_up = {name: torch.cat([p[row] for row in sorted(p)]) for name, p in parts.items()}
 
-    def _empty(self, rows: int) -> Carried:
-        state = self.new_state(rows)
+    def _state(self, row: int, count: int, fresh: bool) -> Carried:
+        """The state of streams row … row+count−1."""
+        state = self.new_state(count)
         assert isinstance(state, Carried)
+        if fresh:
+            return state
+        if row in self._states:
+            return self._states[row]
+        if self._taken_up:
+            state.load({name: tensor[row : row + count].clone() for name, tensor in self._taken_up.items()})
         return state

@@ -22,14 +22,16 @@ COMPILE_SECONDS = {"cpu": 35.0, "cuda": 25.0}
 COMPILE_GAIN = {"cpu": 0.08, "cuda": 0.20}
 
 
-def choose_device(name: str = "auto") -> torch.device:
-    """`auto` is CUDA where there is one, else the CPU."""
+def choose_device(name: str = "auto", local: int = 0) -> torch.device:
+    """`auto` is CUDA where there is one, else the CPU; `local`: which process of this machine asks."""
     hold_memory()
     torch.set_flush_denormal(
         True
     )  # numbers below 1e-38 are zero: the processor takes a hundred times as long
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and local and torch.cuda.is_available():
+        name = f"cuda:{local % torch.cuda.device_count()}"
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
@@ -94,9 +96,12 @@ def hold_memory() -> None:
         pass
 
 
-def maybe_compile(model: nn.Module, on: bool) -> Callable[..., Any]:
+def maybe_compile(model: nn.Module, on: bool, in_place: bool = False) -> Callable[..., Any]:
     """The model as the training loop calls it. Weights are shared with `model` either way."""
     if not on:
         return model
     torch._dynamo.config.fail_on_recompile_limit_hit = True  # else it would fall back to eager in silence
+    if in_place:  # for a part that its owner calls
+        model.compile()
+        return model
     return torch.compile(model)

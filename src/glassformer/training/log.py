@@ -12,16 +12,21 @@ from glassformer.files import write_atomically, writing
 class MetricsLog:
     """Appends to `metrics.jsonl`, after `step`: what was logged of later steps is dropped, it comes again."""
 
-    def __init__(self, path: Path, step: int = 0, tensorboard: bool = False):
+    def __init__(self, path: Path | None, step: int = 0, tensorboard: bool = False):
+        """Without a path nothing is kept: of several processes one keeps the record."""
+        self.path = path
+        if path is None:
+            return
         if path.is_file():
             kept = [line for line in read_metrics(path) if line["step"] <= step]
             write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept))
-        self.path = path
         with writing(path):
             self._file = path.open("a", encoding="utf-8")
         self._board = _open_board(path.parent / "tensorboard") if tensorboard else None
 
     def write(self, record: dict[str, Any]) -> None:
+        if self.path is None:
+            return
         with writing(self.path):
             self._file.write(json.dumps(record) + "\n")
             self._file.flush()
@@ -32,6 +37,8 @@ class MetricsLog:
                     self._board.add_scalar(f"{prefix}/{key}", value, record["step"])
 
     def close(self) -> None:
+        if self.path is None:
+            return
         with suppress(OSError):  # a write that failed has been reported already
             self._file.close()
         if self._board is not None:

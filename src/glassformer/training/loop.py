@@ -1,54 +1,42 @@
 """The training loop. There is one, for every task and every model.
 
     for each step:
-        batch     samples by number, a pure function of (seed, step)
-        forward   and backward, micro-batch by micro-batch, normalised by the step's targets
-        check     a loss or gradient that is no number stops the run before it can do harm
-        update    clip, schedule, optimizers
+        one update (step.py)
         now and then: log, evaluate, sample, save
+        a step that broke: stop, or go back to the last checkpoint
 
 Evaluating and sampling are handed in as functions; the loop does not know how they are done.
 """
 
 import math
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from glassformer.errors import DivergedError, Interrupted, RunError
-from glassformer.tasks.task import Batch, Task
-from glassformer.text.order import number
-from glassformer.training.checkpoint import (
-    Progress,
-    environment,
-    load_checkpoint,
-    save_checkpoint,
-)
-from glassformer.training.device import Precision, maybe_compile
-from glassformer.training.diagnose import explain, write_down
+from glassformer.errors import DivergedError, Interrupted
+from glassformer.tasks.task import Task
+from glassformer.training.checkpoint import latest_checkpoint, save_checkpoint
 from glassformer.training.hooks import Hooks
 from glassformer.training.log import MetricsLog
-from glassformer.training.optim import make_optimizers
-from glassformer.training.probe import advice, micro_batch_that_fits
-from glassformer.training.schedule import BatchSizes, learning_rate_factor
+from glassformer.training.restore import load_checkpoint
+from glassformer.training.saving import Saver
 from glassformer.training.signals import StopRequest
-from glassformer.training.weights import save_weights
+from glassformer.training.snapshot import Progress, environment, take_snapshot
+from glassformer.training.step import Steps
+from glassformer.training.weights import save_tensors
+from glassformer.training.world import ALONE, World, shared_name
 
 if TYPE_CHECKING:
     from glassformer.config import TrainingConfig
 
 
 LEAST_GAIN = 1e-4  # of the criterion, below which an evaluation does not count as better for `patience`
-MOST_SKIPPED = 30  # fp16 overflows in a row that are put down to the scale of the loss
+SLOWER = 0.5  # what each rollback leaves of the learning rate
 
 
-class Trainer:
+class Trainer(Steps):
     """A model, a task and a run directory, and the steps that lead from one to the other."""
 
     def __init__(
@@ -61,22 +49,17 @@ class Trainer:
         *,
         device: torch.device,
         width: int,
+        world: World = ALONE,
     ):
-        self.model, self.task, self.config, self.folder, self.hooks = model, task, config, folder, hooks
-        self.device, self.width = device, width
-        self.precision = Precision.choose(config.precision, device)
-        self.scaler = self.precision.scaler()
-        self.optimizers = make_optimizers(model, config)
-        self.sizes = BatchSizes(config.batch, config.batch_growth)
-        self.progress = Progress()
-        self.environment = environment(device, config.compile == "on", self.precision.name)
+        super().__init__(model, task, config, folder, device=device, width=width, world=world)
+        self.hooks, self.saver = hooks, Saver()
+        self._saves, self._saved_at = 0, -1
+        how = (config.compile == "on", self.precision.name, self.layout.name, world.size)
+        self.environment = environment(device, *how)
 
     def resume(self, checkpoint: Path) -> None:
         """Go on from a checkpoint. Another machine is fine, but then not bit for bit; that is said."""
-        self.progress, made_in, carried = load_checkpoint(checkpoint, self.model, self.optimizers)
-        self.task.carry_on({name: tensor.to(self.device) for name, tensor in carried.items()})
-        if self.scaler is not None and self.progress.scaler:
-            self.scaler.load_state_dict(self.progress.scaler)
+        made_in = {"layout": "one", "processes": 1, **self._load(checkpoint)}
         changed = [
             f"{key} {made_in.get(key)} → {value}"
             for key, value in self.environment.items()
@@ -87,157 +70,92 @@ class Trainer:
                 "Not bit for bit what an unbroken run would give, since this changed: " + ", ".join(changed)
             )
 
+    def _load(self, checkpoint: Path) -> dict[str, Any]:
+        """Take up a checkpoint; gives what it was made in."""
+        optimizers, scaler = self.updates.optimizers, self.updates.scaler
+        self.progress, made_in, carried = load_checkpoint(checkpoint, self.model, optimizers)
+        self.task.carry_on({name: tensor.to(self.device) for name, tensor in carried.items()})
+        if scaler is not None and self.progress.scaler:
+            scaler.load_state_dict(self.progress.scaler)
+        return made_in
+
     def run(self) -> Progress:
         """Train to the end, or until a signal or early stopping ends it. Everything is saved either way."""
-        config, progress, display = self.config, self.progress, self.hooks.display
-        forward = maybe_compile(self.model, config.compile == "on")
-        log = MetricsLog(self.folder / "metrics.jsonl", progress.step, config.tensorboard)
-        log_every = max(1, config.steps // 2000)
-        display.start(progress.step, config.steps)
-        saved = progress.step
+        config, display = self.config, self.hooks.display
+        forward = self.layout.forward(config.compile == "on")
+        log = self._open_log()
+        display.start(self.progress.step, config.steps)
         try:
             with StopRequest() as stop:
-                while progress.step < config.steps and not self._out_of_patience():
-                    record = self._step_that_fits(forward)
+                if config.rollbacks and self.progress.step == 0:
+                    self._save()  # something to go back to
+                while self.progress.step < config.steps and not self._out_of_patience():
+                    try:
+                        record = self.step_that_fits(forward)
+                    except DivergedError as error:
+                        log = self._roll_back(error, log)
+                        continue
                     display.step(record)
-                    last = progress.step == config.steps
-                    if progress.step % log_every == 0 or last:
-                        log.write(record)
-                    if self.hooks.evaluate and (last or progress.step % config.eval_every == 0):
-                        self._evaluate(log)
-                    if self.hooks.sample and config.sample_every and progress.step % config.sample_every == 0:
-                        self._sample()
-                    if stop.signal or last or progress.step % config.checkpoint_every == 0:
-                        self._save()
-                        saved = progress.step
-                    if stop.signal:
-                        if progress.best is None:  # nothing was evaluated yet: the last is all there is
-                            save_weights(self.model, self.folder / "model.safetensors")
-                        raise Interrupted(
-                            f"Stopped at step {progress.step} of {config.steps}, saved in {self.folder}. "
-                            "Go on with the same command and --resume.",
-                            stop.signal,
-                        )
-            if saved != progress.step:
+                    self._now_and_then(record, log, int(max(self.world.each(stop.signal))))
+            if self._saved_at != self.progress.step:
                 self._save()
             if self.hooks.evaluate is None:
-                save_weights(self.model, self.folder / "model.safetensors")
+                self._save_weights()
+            self.saver.close()
         finally:
             display.stop()
             log.close()
-        return progress
+        return self.progress
 
-    def _step_that_fits(self, forward: Callable[..., Any]) -> dict[str, Any]:
-        """A step; or, where the memory is too small for it, the settings that would fit."""
-        with suppress(torch.OutOfMemoryError):  # what it held is let go before anything is tried
-            return self.step(forward)
-        size, first = self.sizes.at(self.progress.step), self.sizes.consumed(self.progress.step)
-
-        def work(samples: int) -> None:
-            with self.precision.context():
-                self.task.loss(self.model, self._batch(first, samples), 0.0).backward()
-
-        states = sum(len(optimizer.state) for optimizer in self.optimizers)
-        held = 0 if states else sum(8 * p.numel() for p in self.model.parameters())  # two numbers for each
-        micro = micro_batch_that_fits(self.model, size // self.config.accumulate, work, held)
-        raise RunError(advice(size, self.config.accumulate, micro))
-
-    def step(self, forward: Callable[..., Any]) -> dict[str, Any]:
-        """One update. Returns what there is to say about it."""
+    def _now_and_then(self, record: dict[str, Any], log: MetricsLog, stop: int) -> None:
+        """What follows some steps: log, evaluate, sample, save; and after a signal, the end."""
         config, progress = self.config, self.progress
-        began = time.perf_counter()
-        size, first = self.sizes.at(progress.step), self.sizes.consumed(progress.step)
-        micro = size // config.accumulate
-        batches = [self._batch(first + i * micro, micro) for i in range(config.accumulate)]
-        targets = sum(self.task.targets(batch) for batch in batches)
-        tokens = sum(self.task.tokens(batch) for batch in batches)
-        self.model.train()
-        total = torch.zeros((), device=self.device)
-        for i, batch in enumerate(batches):
-            self._seed(i)
-            with self.precision.context():
-                loss = self.task.loss(forward, batch, config.label_smoothing) / targets
-            (self.scaler.scale(loss) if self.scaler else loss).backward()
-            total += loss.detach()
-        factor = learning_rate_factor(config, progress.step, self.width)
-        norm = self._update(batches, total.item(), factor)
-        seconds = time.perf_counter() - began
-        progress.step += 1
-        progress.tokens += tokens
-        progress.seconds += seconds
-        per_byte = self.task.bytes_per_target
-        bits = {"bits_per_byte": total.item() / math.log(2) / per_byte} if per_byte else {}
-        return {
-            "step": progress.step,
-            "split": "train",
-            "loss": total.item(),
-            **bits,
-            "lr": config.lr * factor,
-            "grad_norm": norm,
-            "batch": size,
-            "tokens": progress.tokens,
-            "seconds": progress.seconds,
-            "seconds_per_step": seconds,
-            "tokens_per_second": tokens / seconds,
-        }
-
-    def _update(self, batches: list[Batch], loss: float, factor: float) -> float:
-        """Check, clip and apply the gradients; returns their norm before clipping."""
-        if self.scaler:
-            for optimizer in self.optimizers:
-                self.scaler.unscale_(optimizer)
-        trained = [p for p in self.model.parameters() if p.grad is not None]
-        total = get_total_norm([p.grad for p in trained if p.grad is not None])
-        norm = total.item()
-        if self.scaler and math.isfinite(loss) and not math.isfinite(norm) and self._skip_overflow():
-            return norm
-        if not math.isfinite(loss) or not math.isfinite(norm):
-            with self.precision.context():
-                reason = explain(self.model, self.task, batches, loss, norm, self._seed)
-            at = self.progress.step
-            samples = {"first_sample": self.sizes.consumed(at), "samples": self.sizes.at(at)}
-            write_down(self.folder, reason, step=at + 1, seed=self.config.seed, **samples)
-            raise DivergedError(
-                f"Training broke at step {self.progress.step + 1}: the loss is {loss:.4g} and the gradient "
-                f"norm {norm:.4g}; {reason}. The update was not applied; what was saved before is "
-                "untouched. Try a lower training.lr, more training.warmup, a smaller training.clip, or "
-                "training.precision=float32."
+        last = progress.step == config.steps
+        self.saver.check()  # what went wrong in writing is said soon
+        if last or progress.step % max(1, config.steps // 2000) == 0:
+            log.write(record)
+        if self.hooks.evaluate and (last or progress.step % config.eval_every == 0):
+            self.world.at("evaluation")
+            self._evaluate(log)
+        if self.hooks.sample and config.sample_every and progress.step % config.sample_every == 0:
+            self._sample()
+        if stop or last or progress.step % config.checkpoint_every == 0:
+            self._save(wait=False)
+        if stop:
+            if progress.best is None:  # nothing was evaluated yet: the last is all there is
+                self._save_weights()
+            self.saver.close()
+            self.world.meet()
+            raise Interrupted(
+                f"Stopped at step {progress.step} of {config.steps}, saved in {self.folder}. "
+                "Go on with the same command and --resume.",
+                stop,
             )
-        if self.config.clip:
-            clip_grads_with_norm_(trained, self.config.clip, total)
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = group["base_lr"] * factor
-            if self.scaler:
-                self.scaler.step(optimizer)
-            else:
-                optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        if self.scaler:
-            self.scaler.update()
-            self.progress.scaler = self.scaler.state_dict()
-        self.progress.skipped = 0
-        return norm
 
-    def _skip_overflow(self) -> bool:
-        """fp16 gradients that overflow: no optimizer moves, the loss is scaled down. False after too many."""
-        assert self.scaler is not None
-        self.progress.skipped += 1
-        if self.progress.skipped > MOST_SKIPPED:
-            return False
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
-        self.scaler.update()
-        self.progress.scaler = self.scaler.state_dict()
-        return True
+    def _open_log(self) -> MetricsLog:
+        path = self.folder / "metrics.jsonl" if self.world.leads else None
+        return MetricsLog(path, self.progress.step, self.config.tensorboard)
 
-    def _batch(self, first: int, count: int) -> Batch:
-        batch = self.task.batch(first, count)
-        return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
-
-    def _seed(self, micro: int) -> None:
-        """All randomness of a micro-batch (dropout) follows from where in the run it stands."""
-        torch.manual_seed(number(self.config.seed, self.progress.step, micro, 0) >> 1)
+    def _roll_back(self, error: DivergedError, log: MetricsLog) -> MetricsLog:
+        """Go back to the last checkpoint and on from there with a lower learning rate; not too many times."""
+        broke, done = self.progress.step + 1, self.progress.rollbacks
+        if done >= self.config.rollbacks:
+            raise error
+        self.saver.wait()
+        self.world.meet()
+        newest = latest_checkpoint(self.folder / "checkpoints") if self.world.leads else None
+        newest = shared_name(self.world, f"rollback/{done}", newest)
+        if newest is None:
+            raise error
+        scale = self.progress.lr_scale * SLOWER
+        self._load(newest)
+        self.progress.rollbacks, self.progress.lr_scale = done + 1, scale
+        self.hooks.display.note(
+            f"Training broke at step {broke}: back to step {self.progress.step}, with the learning rate "
+            f"times {scale:g} (rollback {done + 1} of {self.config.rollbacks})."
+        )
+        log.close()
+        return self._open_log()
 
     def _evaluate(self, log: MetricsLog) -> None:
         assert self.hooks.evaluate is not None
@@ -249,7 +167,7 @@ class Trainer:
         best = result.criterion < before
         if best:
             progress.best, progress.best_step = result.criterion, progress.step
-            save_weights(self.model, self.folder / "model.safetensors")
+            self._save_weights()
         improved = result.criterion < before - LEAST_GAIN
         progress.since_best = 0 if improved else progress.since_best + 1
         self.hooks.display.evaluated(progress.step, result.summary(), best)
@@ -267,13 +185,26 @@ class Trainer:
     def _out_of_patience(self) -> bool:
         return bool(self.config.patience) and self.progress.since_best >= self.config.patience
 
-    def _save(self) -> None:
-        save_checkpoint(
-            self.folder / "checkpoints",
+    def _save_weights(self) -> None:
+        weights = {name: t.clone() for name, t in self.layout.whole().items()}  # training goes on
+        if self.world.leads:
+            self.saver.give(lambda: save_tensors(weights, self.folder / "model.safetensors"))
+
+    def _save(self, wait: bool = True) -> None:
+        """A checkpoint of the run as it is now, written while training goes on unless told to wait."""
+        self._saves += 1
+        self._saved_at = self.progress.step
+        self.world.at("saving")
+        taken = take_snapshot(
             self.model,
-            self.optimizers,
+            self.updates.optimizers,
             self.progress,
             self.environment,
-            self.config.keep,
             self.task.carried(),
+            self.world,
+            self._saves,
         )
+        folder = self.folder / "checkpoints"
+        self.saver.give(lambda: save_checkpoint(folder, taken, self.config.keep, self.world))
+        if wait:
+            self.saver.wait()

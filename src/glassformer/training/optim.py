@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from glassformer.errors import UsageError, closest
+from glassformer.training.distributed import full, own_rows
 
 if TYPE_CHECKING:
     from glassformer.config import TrainingConfig
@@ -49,7 +50,8 @@ class Muon(Optimizer):
     """Nesterov momentum, orthogonalised: every direction of a matrix learns at the same rate.
 
     A weight that holds several matrices (query, key and value in one) is cut into them first; matrices of
-    one shape are then treated as one stack.
+    one shape are then treated as one stack. Of a weight that lies over several processes the whole update is
+    gathered and made orthogonal by each; each then moves the rows it holds.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class Muon(Optimizer):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             lr, momentum = group["lr"], group["momentum"]
-            stacks: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
+            stacks: dict[tuple[int, int], list[tuple[Tensor, Tensor, slice]]] = {}
             for p in group["params"]:
                 if p.grad is None:
                     continue
@@ -75,19 +77,23 @@ class Muon(Optimizer):
                 if not state:
                     state["momentum"] = torch.zeros_like(p)
                 state["momentum"].lerp_(p.grad, 1 - momentum)
-                update = p.grad.lerp(state["momentum"], momentum)
-                rows = self.parts.get(p, (p.shape[0],))
-                for weight, part in zip(p.split(rows), update.split(rows), strict=True):
-                    stacks.setdefault((part.shape[0], part.shape[1]), []).append((weight, part))
-            for (rows, columns), pairs in stacks.items():
-                updates = orthogonalise(torch.stack([part for _, part in pairs]))
-                size = max(1.0, rows / columns) ** 0.5
-                weights = [weight for weight, _ in pairs]
-                if group["weight_decay"]:
-                    for weight in weights:
+                update = full(p.grad.lerp(state["momentum"], momentum))
+                held, first = own_rows(p)
+                start = 0
+                for part in update.split(self.parts.get(p, (p.shape[0],))):
+                    end = start + len(part)
+                    low, high = max(start, first), min(end, first + len(held))
+                    rows = slice(low - start, max(low, high) - start)  # of this part, those held here
+                    weight = held[low - first : max(low, high) - first]
+                    stacks.setdefault((part.shape[0], part.shape[1]), []).append((weight, part, rows))
+                    start = end
+            for (height, columns), found in stacks.items():
+                updates = orthogonalise(torch.stack([part for _, part, _ in found]))
+                size = max(1.0, height / columns) ** 0.5
+                for (weight, _, rows), update in zip(found, updates, strict=True):
+                    if group["weight_decay"]:
                         weight.mul_(1 - lr * group["weight_decay"])
-                for weight, update in zip(weights, updates, strict=True):
-                    weight.add_(update, alpha=-lr * size)
+                    weight.add_(update[rows], alpha=-lr * size)
 
 
 @runtime_checkable

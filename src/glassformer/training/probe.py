@@ -26,9 +26,15 @@ def micro_batch_that_fits(model: nn.Module, size: int, work: Work, held: int = 0
     return None
 
 
-def advice(batch: int, accumulate: int, micro: int | None) -> str:
+def advice(batch: int, accumulate: int, micro: int | None, processes: int = 1) -> str:
     """What to say: the batch that was asked for, and the same in parts that fit."""
     asked = f"a batch of {batch} samples" + (f" in {accumulate} parts" if accumulate > 1 else "")
+    if processes > 1:
+        more = f"--set training.accumulate={2 * accumulate}"
+        return (
+            f"the GPU's memory is too small for {asked} over {processes} processes. Try {more}, or "
+            "--set training.parallel=fsdp, which divides weights and optimizer among them."
+        )
     small = f"the GPU's memory is too small for {asked}"
     if micro is None:
         return f"{small}, and for a single sample. Try a smaller model.context or a smaller model."

@@ -14,9 +14,10 @@ NAME = "seal.json"
 UNSEALED = ("model.safetensors", "optimizer.safetensors", "state.json")  # what old checkpoints are made of
 
 
-def put_seal(folder: Path) -> None:
-    """Seal all files of a folder, and have folder and files on the disk."""
-    files = {path.name: _hash(path) for path in sorted(folder.iterdir()) if path.name != NAME}
+def put_seal(folder: Path, known: dict[str, str] | None = None) -> None:
+    """Seal all files of a folder, and have folder and files on the disk; `known`: digests taken already."""
+    names = sorted(path.name for path in folder.iterdir() if path.name != NAME)
+    files = {name: (known or {}).get(name) or digest(folder / name) for name in names}
     write_atomically(folder / NAME, _text(files))
     sync_folder(folder)
 
@@ -34,10 +35,10 @@ def broken(folder: Path) -> str | None:
         files = dict(json.loads(text)["files"])
         if text != _text(files).encode():
             return f"{NAME} has been changed"
-        for name, digest in files.items():
+        for name, sealed in files.items():
             if Path(name).name != name:
                 return f"{NAME} names a file outside: {name}"
-            if _hash(folder / name) != digest:
+            if digest(folder / name) != sealed:
                 return f"{name} is not what was written"
     except FileNotFoundError as error:
         return f"{Path(str(error.filename)).name} is missing"
@@ -52,6 +53,6 @@ def _text(files: dict[str, Any]) -> str:
     return json.dumps({"format_version": 1, "files": files, "of_files": own}, sort_keys=True)
 
 
-def _hash(path: Path) -> str:
+def digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,23 +1,36 @@
-"""Ctrl-C and its kin: the first asks the loop to save and stop, the second does not ask."""
+"""Ctrl-C and its kin: the first asks the loop to save and stop, the second does not ask.
 
+Launchers (make, torchrun) pass a signal on that the terminal has sent to everyone already; what comes right
+after the first is taken for its echo.
+"""
+
+import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType, TracebackType
+
+ECHO = 1.0  # seconds
 
 
 class StopRequest:
     """Inside this context SIGINT and SIGTERM only leave a note, which the loop reads after each step."""
 
     def __init__(self) -> None:
-        self.signal = 0
+        self.signal, self._since = 0, 0.0
         self._before: dict[int, signal.Handlers | int | None] = {}
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.signal:
-            raise SystemExit(128 + number)
-        self.signal = number
-        sys.stderr.write("\nStopping after this step; everything will be saved. Once more to stop at once.\n")
+            if time.monotonic() - self._since > ECHO:
+                raise SystemExit(128 + number)
+            return
+        self.signal, self._since = number, time.monotonic()
+        if os.environ.get("RANK", "0") == "0":
+            sys.stderr.write(
+                "\nStopping after this step; everything will be saved. Once more to stop at once.\n"
+            )
 
     def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():

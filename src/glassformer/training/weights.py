@@ -12,15 +12,15 @@ from glassformer.errors import RunError
 from glassformer.files import replacing
 
 
+def state_of(model: nn.Module) -> dict[str, Tensor]:
+    """What a model is stored as, its parameters and lasting buffers; a tied matrix stands there once."""
+    lasting = model.state_dict().keys()
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name in lasting}
+    return {**dict(model.named_parameters()), **buffers}
+
+
 def save_weights(model: nn.Module, path: Path) -> None:
-    """The model's weights; a tied matrix is stored once."""
-    seen: set[int] = set()
-    tensors: dict[str, Tensor] = {}
-    for name, tensor in model.state_dict().items():
-        if tensor.data_ptr() not in seen:
-            seen.add(tensor.data_ptr())
-            tensors[name] = tensor.detach().cpu().contiguous()
-    save_tensors(tensors, path)
+    save_tensors({name: tensor.detach().cpu() for name, tensor in state_of(model).items()}, path)
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -63,10 +63,11 @@ def load_matching(model: nn.Module, path: Path) -> list[str]:
     return sorted({n.partition(".")[0] for n, t in own.items() if t.data_ptr() not in filled})
 
 
-def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
     with replacing(path) as temporary:
         try:
-            save_file(tensors, temporary, metadata={"format": "pt"})
+            save_file(whole, temporary, metadata={"format": "pt", **(metadata or {})})
         except SafetensorError as error:  # the library hides the operating system's error in text
             raise _as_os_error(error) from error
 

@@ -1,0 +1,152 @@
+"""Parallelism from outside: how a model lies over the processes. The model knows nothing of it.
+
+    one     one process, one model, as it is
+    ddp     every process holds the whole model; gradients are averaged while the backward pass still runs
+    fsdp    every process holds some rows of each weight, of its gradient and of the optimizer's state; the
+            weights of a block are gathered when its turn comes, and let go after it
+
+In both, a process works on its own part of every micro-batch, and nothing is sent before the last one.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+
+from glassformer.errors import UsageError
+from glassformer.models.block import Block
+from glassformer.models.layers import BatchNorm
+from glassformer.models.model import EncoderDecoder
+from glassformer.training.device import maybe_compile
+from glassformer.training.weights import state_of
+from glassformer.training.world import World
+
+
+class Layout:
+    """One process: everything as it is."""
+
+    name = "one"
+
+    def __init__(self, model: nn.Module, world: World):
+        self.model, self.world = model, world
+
+    def forward(self, compiled: bool) -> Callable[..., Any]:
+        """What the training loop calls for the model."""
+        return maybe_compile(self.model, compiled)
+
+    @contextmanager
+    def micro(self, last: bool) -> Iterator[None]:
+        """Around each micro-batch of a step."""
+        yield
+
+    def norm(self, gradients: list[Tensor]) -> Tensor:
+        """Of all gradients, wherever they lie."""
+        return get_total_norm(gradients)
+
+    def whole(self) -> dict[str, Tensor]:
+        """All weights on the leader, on the CPU; all processes must ask together."""
+        return (
+            {name: t.detach().cpu() for name, t in state_of(self.model).items()} if self.world.leads else {}
+        )
+
+
+class Replicated(Layout):
+    name = "ddp"
+
+    def __init__(self, model: nn.Module, world: World):
+        super().__init__(model, world)
+        self.wrapped = nn.parallel.DistributedDataParallel(
+            model, broadcast_buffers=False, gradient_as_bucket_view=True
+        )
+
+    def forward(self, compiled: bool) -> Callable[..., Any]:
+        return maybe_compile(self.wrapped, compiled)
+
+    @contextmanager
+    def micro(self, last: bool) -> Iterator[None]:
+        if last:
+            yield
+        else:
+            with self.wrapped.no_sync():
+                yield
+
+
+class Sharded(Layout):
+    name = "fsdp"
+
+    def __init__(self, model: nn.Module, world: World, device: torch.device):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+
+        mesh = init_device_mesh(device.type, (world.size,))
+        self.blocks = [m for m in model.modules() if isinstance(m, Block)]
+        for module in (*self.blocks, model):
+            fully_shard(module, mesh=mesh)
+        if isinstance(model, EncoderDecoder):
+            for method in ("encode", "decode"):
+                register_fsdp_forward_method(model, method)
+        assert isinstance(model, FSDPModule)
+        self.sharded = model
+        super().__init__(model, world)
+
+    def forward(self, compiled: bool) -> Callable[..., Any]:
+        """Blocks are compiled one by one, since gathering their weights stands between them."""
+        if compiled:
+            for block in self.blocks:
+                maybe_compile(block, True, in_place=True)
+        return self.model
+
+    @contextmanager
+    def micro(self, last: bool) -> Iterator[None]:
+        self.sharded.set_requires_gradient_sync(last)
+        yield
+
+    def norm(self, gradients: list[Tensor]) -> Tensor:
+        return full(super().norm(gradients))
+
+    def whole(self) -> dict[str, Tensor]:
+        weights: dict[str, Tensor] = {}
+        for name, tensor in state_of(self.model).items():
+            gathered = full(tensor.detach())
+            if self.world.leads:
+                weights[name] = gathered.cpu()
+        return weights
+
+
+def lay_out(model: nn.Module, kind: str, world: World, device: torch.device, precision: str) -> Layout:
+    """A model over the processes of a world; what cannot be is said."""
+    if world.size == 1:
+        return Layout(model, world)
+    if any(isinstance(m, BatchNorm) for m in model.modules()):
+        raise UsageError("model.norm batch needs the whole batch in one process: train it in one")
+    if kind == "ddp":
+        return Replicated(model, world)
+    if precision == "fp16":
+        raise UsageError("training.parallel fsdp: use training.precision bf16 or float32 instead of fp16")
+    if not any(isinstance(m, Block) for m in model.modules()):
+        raise UsageError("training.parallel fsdp is for model.family transformer; the others train with ddp")
+    return Sharded(model, world, device)
+
+
+def lies_apart(tensor: Tensor) -> bool:
+    """Whether its rows lie in several processes. (Its type is not imported: that takes half a second.)"""
+    return hasattr(tensor, "full_tensor")
+
+
+def full(tensor: Any) -> Tensor:
+    """A tensor whose rows lie in several processes, whole; any other as it is."""
+    return tensor.full_tensor() if lies_apart(tensor) else tensor
+
+
+def own_rows(tensor: Any) -> tuple[Tensor, int]:
+    """What of a tensor lies in this process, and the number of its first row. Writing to it is writing to
+    the tensor.
+    """
+    if not lies_apart(tensor):
+        return tensor, 0
+    mesh, rows = tensor.device_mesh, tensor.shape[0]
+    most = -(-rows // mesh.size())  # as torch.chunk cuts: all but the last have as many
+    return tensor.to_local(), min(rows, mesh.get_local_rank() * most)

@@ -1,0 +1,154 @@
+"""One update of a model, for every task and every model.
+
+batch     samples by number, a pure function of (seed, step); each process takes its part of them
+forward   and backward, micro-batch by micro-batch, normalised by the step's targets
+check     a loss or gradient that is no number stops the step before it can do harm
+update    clip, schedule, optimizers
+"""
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from glassformer.errors import DivergedError, RunError
+from glassformer.tasks.task import Batch, Task
+from glassformer.text.order import number
+from glassformer.training.device import Precision
+from glassformer.training.diagnose import explain, write_down
+from glassformer.training.distributed import lay_out
+from glassformer.training.probe import advice, micro_batch_that_fits
+from glassformer.training.schedule import BatchSizes, learning_rate_factor
+from glassformer.training.snapshot import Progress
+from glassformer.training.update import NotFiniteError, Updates
+from glassformer.training.world import World
+
+if TYPE_CHECKING:
+    from glassformer.config import TrainingConfig
+
+
+class Steps:
+    """A model and a task, and the updates that lead from one to the other."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task,
+        config: "TrainingConfig",
+        folder: Path,
+        *,
+        device: torch.device,
+        width: int,
+        world: World,
+    ):
+        self.model, self.task, self.config, self.folder = model, task, config, folder
+        self.device, self.width, self.world = device, width, world
+        self.precision = Precision.choose(config.precision, device)
+        self.layout = lay_out(model, config.parallel, world, device, self.precision.name)
+        self.updates = Updates(self.layout, config, self.precision)
+        self.sizes = BatchSizes(config.batch, config.batch_growth)
+        self.progress = Progress()
+        self._own_loss = 0.0
+
+    def step(self, forward: Callable[..., Any]) -> dict[str, Any]:
+        """One update. Returns what there is to say about it."""
+        config, progress = self.config, self.progress
+        began = time.perf_counter()
+        self.world.at("batch")
+        size, first = self.sizes.at(progress.step), self.sizes.consumed(progress.step)
+        micro = size // config.accumulate
+        parts = [self.world.part(first + i * micro, micro) for i in range(config.accumulate)]
+        batches = [self._batch(*part) for part in parts]
+        counts = [(self.task.targets(batch), self.task.tokens(batch)) for batch in batches]
+        targets, tokens = self.world.total(*(sum(both) for both in zip(*counts, strict=True)))
+        self.model.train()
+        total = torch.zeros((), device=self.device)
+        for i, batch in enumerate(batches):
+            self.world.at(f"step {progress.step + 1}, micro-batch {i + 1}")
+            self._seed(i)
+            with self.layout.micro(last=i + 1 == len(batches)):
+                with self.precision.context():
+                    loss = self.task.loss(forward, batch, config.label_smoothing) / targets
+                total += loss.detach()
+                # Gradients are averaged over the processes, and are to be summed.
+                self.updates.backward(loss * self.world.size if self.world.size > 1 else loss)
+        self.world.at(f"step {progress.step + 1}, update")
+        self._own_loss = total.item()
+        (nats,) = self.world.total(self._own_loss)
+        factor = learning_rate_factor(config, progress.step, self.width) * progress.lr_scale
+        try:
+            norm = self.updates.apply(nats, factor, progress)
+        except NotFiniteError as error:
+            raise self._diverged(batches, nats, error.norm) from None
+        seconds = time.perf_counter() - began
+        progress.step += 1
+        progress.tokens += int(tokens)
+        progress.seconds += seconds
+        per_byte = self.task.bytes_per_target
+        bits = {"bits_per_byte": nats / math.log(2) / per_byte} if per_byte else {}
+        return {
+            "step": progress.step,
+            "split": "train",
+            "loss": nats,
+            **bits,
+            "lr": config.lr * factor,
+            "grad_norm": norm,
+            "batch": size,
+            "tokens": progress.tokens,
+            "seconds": progress.seconds,
+            "seconds_per_step": seconds,
+            "tokens_per_second": tokens / seconds,
+        }
+
+    def step_that_fits(self, forward: Callable[..., Any]) -> dict[str, Any]:
+        """A step; or, where the memory is too small for it, the settings that would fit."""
+        with suppress(torch.OutOfMemoryError):  # what it held is let go before anything is tried
+            return self.step(forward)
+        size, first = self.sizes.at(self.progress.step), self.sizes.consumed(self.progress.step)
+
+        def work(samples: int) -> None:
+            with self.precision.context():
+                self.task.loss(self.model, self._batch(first, samples), 0.0).backward()
+
+        if self.world.size > 1:  # a trial needs all processes; this one is in trouble alone
+            raise RunError(advice(size, self.config.accumulate, None, self.world.size))
+        states = sum(len(optimizer.state) for optimizer in self.updates.optimizers)
+        held = 0 if states else sum(8 * p.numel() for p in self.model.parameters())  # two numbers for each
+        micro = micro_batch_that_fits(self.model, size // self.config.accumulate, work, held)
+        raise RunError(advice(size, self.config.accumulate, micro))
+
+    def _diverged(self, batches: list[Batch], loss: float, norm: float) -> DivergedError:
+        """What there is to say about a step that broke; it is written down as well."""
+        reason = self._reason(batches, loss, norm)
+        self.updates.forget()
+        at = self.progress.step
+        if self.world.leads:
+            samples = {"first_sample": self.sizes.consumed(at), "samples": self.sizes.at(at)}
+            write_down(self.folder, reason, step=at + 1, seed=self.config.seed, **samples)
+        return DivergedError(
+            f"Training broke at step {at + 1}: the loss is {loss:.4g} and the gradient "
+            f"norm {norm:.4g}; {reason}. The update was not applied; what was saved before is "
+            "untouched. Try a lower training.lr, more training.warmup, a smaller training.clip, "
+            "training.precision=float32, or training.rollbacks=3."
+        )
+
+    def _reason(self, batches: list[Batch], loss: float, norm: float) -> str:
+        if self.world.size > 1:  # a closer look would need all processes at every turn of it
+            bad = [r for r, own in enumerate(self.world.each(self._own_loss)) if not math.isfinite(own)]
+            where = f"the loss of rank {', '.join(map(str, bad))}" if bad else "a gradient"
+            return f"{where} is no number (train in one process to see the first bad tensor)"
+        with self.precision.context():
+            return explain(self.model, self.task, batches, loss, norm, self._seed)
+
+    def _batch(self, first: int, count: int) -> Batch:
+        batch = self.task.batch(first, count)
+        return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
+
+    def _seed(self, micro: int) -> None:
+        """All randomness of a micro-batch (dropout) follows from where in the run it stands."""
+        torch.manual_seed(number(self.config.seed, self.progress.step, micro, self.world.rank) >> 1)

@@ -1,0 +1,124 @@
+"""A watch over the other processes: one that dies or hangs ends the rest, which say its number.
+
+Every process leaves a sign of life in the common store once a second, from a thread of its own, and reads the
+others'. One that leaves none for a while is dead, or frozen with all its threads. One that lives but does not
+get on keeps the others waiting; after a longer while the one that has got least far is named, and all end.
+"""
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+from torch.distributed import Store  # type: ignore[attr-defined]
+
+BEAT = 1.0  # seconds between signs of life
+SILENCE = 15.0  # seconds without one after which a process counts as gone
+STUCK = 600.0  # seconds in which nobody gets on; the first step of a large model is compiled in minutes
+EXIT_CODE = 1
+
+
+class Watch(threading.Thread):
+    def __init__(self, store: Store, rank: int, size: int):
+        super().__init__(daemon=True, name="watch")
+        self.store, self.rank, self.size = store, rank, size
+        self.stuck = float(os.environ.get("GLASSFORMER_STUCK", STUCK))
+        self.main = threading.main_thread().ident
+        self._place, self._phase, self._since = 0, "starting", time.monotonic()
+        self._count, self._ended = 0, threading.Event()
+        self._seen: dict[int, tuple[dict[str, Any], float]] = {}  # rank: its last sign, and when it changed
+
+    def at(self, phase: str) -> None:
+        """Called by the main thread whenever it gets on: processes pass the same phases in the same order."""
+        self._place, self._phase, self._since = self._place + 1, phase, time.monotonic()
+
+    def beat(self, **more: Any) -> None:
+        self._count += 1
+        who = f"process {os.getpid()} on {socket.gethostname()}"
+        sign = {"n": self._count, "who": who, "place": self._place, "phase": self._phase}
+        self.store.set(f"beat/{self.rank}", json.dumps({**sign, "where": self._where(), **more}))
+
+    def done(self, failed: str | None = None) -> None:
+        """Say good-bye: silence from here on means nothing. With a message, the others end as well."""
+        self._ended.set()
+        try:
+            self.beat(done=True, **({"failed": failed} if failed is not None else {}))
+        except RuntimeError:  # whoever kept the store is gone, and with it those to tell
+            return
+
+    def run(self) -> None:
+        try:
+            while not self._ended.wait(BEAT):
+                self.beat()
+                self._look()
+                self._judge()
+        except RuntimeError as error:
+            if not self._ended.is_set():
+                reason = str(error).splitlines()[0]
+                self._end(
+                    f"the process that keeps the common store, rank 0 or the launcher, is gone ({reason})"
+                )
+
+    def _look(self) -> None:
+        others = [r for r in range(self.size) if r != self.rank]
+        now = time.monotonic()
+        for rank, text in zip(others, self.store.multi_get([f"beat/{r}" for r in others]), strict=True):
+            sign = json.loads(text)
+            if rank not in self._seen or self._seen[rank][0]["n"] != sign["n"]:
+                self._seen[rank] = sign, now
+
+    def _judge(self) -> None:
+        now = time.monotonic()
+        for rank, (sign, changed) in self._seen.items():
+            if sign.get("failed"):
+                self._end(f"rank {rank} ({sign['who']}) ended: {sign['failed']}", quiet=rank == 0)
+            if not sign.get("done") and now - changed > SILENCE:
+                self._end(f"rank {rank} ({sign['who']}) has not been heard of for {now - changed:.0f} s")
+        if now - self._since > self.stuck and self._phase != "starting":
+            mine = {"place": self._place, "phase": self._phase, "where": self._where(), "who": "this process"}
+            all_ = {self.rank: mine, **{r: s for r, (s, _) in self._seen.items() if not s.get("done")}}
+            last = min(s["place"] for s in all_.values())
+            late = [r for r, s in all_.items() if s["place"] == last]
+            report = "; ".join(f"rank {r} at {s['phase']} ({s['where']})" for r, s in sorted(all_.items()))
+            names = " and ".join(str(r) for r in sorted(late))
+            self._end(
+                f"nothing has moved for {self.stuck:.0f} s; rank {names} is behind the others: {report}"
+            )
+
+    def who_is_gone(self) -> str | None:
+        """After a collective failed: wait until it shows who is missing, but not for long."""
+        began = time.monotonic()
+        while time.monotonic() - began < SILENCE:
+            for rank, (sign, changed) in list(self._seen.items()):
+                if not sign.get("done") and time.monotonic() - changed > 4 * BEAT:
+                    return f"Rank {rank} ({sign['who']}) is gone."
+            time.sleep(0.2)
+        return None
+
+    def leader_failed(self) -> bool:
+        """Whether rank 0 ends for a reason of its own too, and says it."""
+        for _ in range(20):
+            if json.loads(self.store.get("beat/0")).get("failed"):
+                return True
+            time.sleep(0.1)
+        return False
+
+    def _where(self) -> str:
+        frame = sys._current_frames().get(self.main or 0)
+        if frame is None:
+            return "?"
+        own = [f for f in traceback.extract_stack(frame) if "glassformer" in f.filename]
+        last = own[-1] if own else traceback.extract_stack(frame)[-1]
+        return f"{os.path.basename(last.filename)}:{last.lineno}"  # noqa: PTH119
+
+    def _end(self, why: str, quiet: bool = False) -> None:
+        """From this thread, since the main one may be waiting in a collective for ever."""
+        if not quiet:
+            cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
+            sys.stderr.write(f"{cursor}\nError: {why}. Rank {self.rank} ends too. Go on with --resume.\n")
+            sys.stderr.flush()
+        os._exit(EXIT_CODE)
