@@ -10,12 +10,15 @@ from glassformer.several import check_division
 from glassformer.sizing import choose_model, measure_step
 from glassformer.training.device import Precision, compile_pays
 from glassformer.training.display import Display
+from glassformer.training.distributed import check_layout
 
 
 def decide(
     given: Settings, recipe: str | None, job: Job, device: torch.device, display: Display, processes: int
 ) -> Config:
     """Everything decided: sizes, number of steps, precision, compiling."""
+    if given.get("training", {}).get("batch"):
+        check_division(build({"training": given["training"]}), processes)  # before anything is measured
     if recipe is None:
         sized = choose_model(given, job, device, processes)
         config = sized.config
@@ -44,4 +47,5 @@ def decide(
     compiled = compile_pays(config.training, device, lambda: measure_step(job, config, device, processes))
     config.training.compile = "on" if compiled else "off"
     config.training.precision = Precision.choose(config.training.precision, device).name
+    check_layout(model, config.training.parallel, processes, config.training.precision)
     return config

@@ -80,7 +80,7 @@ def result(out: Path) -> dict[str, torch.Tensor]:
     """All that a run ends in: its best weights, its last ones, and its optimizers."""
     last = json.loads((out / "checkpoints" / "latest.json").read_text())["checkpoint"]
     files = {"best": out / "model.safetensors"}
-    files |= {n: out / "checkpoints" / last / f"{n}.safetensors" for n in ("model", "optimizer")}
+    files |= {path.stem: path for path in (out / "checkpoints" / last).glob("*.safetensors")}
     return {f"{name}.{key}": t for name, path in files.items() for key, t in load_file(path).items()}
 
 

@@ -10,6 +10,7 @@ In both, a process works on its own part of every micro-batch, and nothing is se
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from glassformer.errors import UsageError
 from glassformer.models.block import Block
 from glassformer.models.layers import BatchNorm
 from glassformer.models.model import EncoderDecoder
+from glassformer.models.recurrent import Recurrence
 from glassformer.training.device import maybe_compile
 from glassformer.training.weights import state_of
 from glassformer.training.world import World
@@ -58,9 +60,13 @@ class Replicated(Layout):
 
     def __init__(self, model: nn.Module, world: World):
         super().__init__(model, world)
-        self.wrapped = nn.parallel.DistributedDataParallel(
-            model, broadcast_buffers=False, gradient_as_bucket_view=True
-        )
+        wrap = nn.parallel.DistributedDataParallel
+        # Buffers here are tables, the same everywhere. What says so has two names, by the version of PyTorch.
+        new = "forward_sync_buffers" in signature(wrap).parameters
+        buffers: dict[str, Any] = {"forward_sync_buffers" if new else "broadcast_buffers": False}
+        # A recurrent model's learned first state has no part in a batch that goes on from another.
+        idle = any(isinstance(m, Recurrence) for m in model.modules())
+        self.wrapped = wrap(model, gradient_as_bucket_view=True, find_unused_parameters=idle, **buffers)
 
     def forward(self, compiled: bool) -> Callable[..., Any]:
         return maybe_compile(self.wrapped, compiled)
@@ -117,18 +123,23 @@ class Sharded(Layout):
 
 
 def lay_out(model: nn.Module, kind: str, world: World, device: torch.device, precision: str) -> Layout:
-    """A model over the processes of a world; what cannot be is said."""
+    """A model over the processes of a world."""
+    check_layout(model, kind, world.size, precision)
     if world.size == 1:
         return Layout(model, world)
+    return Replicated(model, world) if kind == "ddp" else Sharded(model, world, device)
+
+
+def check_layout(model: nn.Module, kind: str, processes: int, precision: str) -> None:
+    """Refuse what cannot be."""
+    if processes == 1:
+        return
     if any(isinstance(m, BatchNorm) for m in model.modules()):
         raise UsageError("model.norm batch needs the whole batch in one process: train it in one")
-    if kind == "ddp":
-        return Replicated(model, world)
-    if precision == "fp16":
+    if kind == "fsdp" and precision == "fp16":
         raise UsageError("training.parallel fsdp: use training.precision bf16 or float32 instead of fp16")
-    if not any(isinstance(m, Block) for m in model.modules()):
+    if kind == "fsdp" and not any(isinstance(m, Block) for m in model.modules()):
         raise UsageError("training.parallel fsdp is for model.family transformer; the others train with ddp")
-    return Sharded(model, world, device)
 
 
 def lies_apart(tensor: Tensor) -> bool:

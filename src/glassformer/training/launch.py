@@ -28,6 +28,7 @@ def launch(arguments: list[str], count: int, quiet: bool = False) -> None:
     threads = str(max(1, (os.cpu_count() or 1) // count))
     common = {
         "OMP_NUM_THREADS": threads,
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # what a lost connection means is said by the watch
         **os.environ,
         "WORLD_SIZE": str(count),
         "LOCAL_WORLD_SIZE": str(count),
@@ -56,7 +57,7 @@ def launch(arguments: list[str], count: int, quiet: bool = False) -> None:
 def _wait(children: list[subprocess.Popen[Any]]) -> int | None:
     """Until all have ended; gives the rank that was the first to end badly."""
     first, since, asked = None, 0.0, 0
-    while any(child.poll() is None for child in children):
+    while None in [child.poll() for child in children]:
         time.sleep(0.05)
         if first is None:
             first = next((rank for rank, child in enumerate(children) if child.returncode), None)

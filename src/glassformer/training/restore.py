@@ -5,6 +5,7 @@ reader brings the rows to where they belong now, on any number of processes.
 """
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,8 @@ def _load_rows(checkpoint: Path, model: nn.Module, optimizers: list[Optimizer]) 
             if name not in own and name.partition(".")[0].isdecimal():
                 _place(checkpoint, model, optimizers, name, found.size, found.properties.dtype)  # type: ignore[union-attr]
         tensors = {n: t.detach() for n, t in {**own, **optimizer_state(model, optimizers)}.items()}
-        load(tensors, storage_reader=HuggingFaceStorageReader(str(checkpoint)), no_dist=True)
+        with warnings.catch_warnings():  # that it reads for this process alone, as it is meant to
+            warnings.simplefilter("ignore")
+            load(tensors, storage_reader=HuggingFaceStorageReader(str(checkpoint)), no_dist=True)
     except (SafetensorError, OSError, ValueError, KeyError, AssertionError) as error:
         raise RunError(f"{checkpoint} is damaged: {error}") from None

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from typing import Any
 
 from torch.distributed import Store  # type: ignore[attr-defined]
@@ -23,9 +24,9 @@ EXIT_CODE = 1
 
 
 class Watch(threading.Thread):
-    def __init__(self, store: Store, rank: int, size: int):
+    def __init__(self, store: Store, rank: int, size: int, keeper: str):
         super().__init__(daemon=True, name="watch")
-        self.store, self.rank, self.size = store, rank, size
+        self.store, self.rank, self.size, self.keeper = store, rank, size, keeper
         self.stuck = float(os.environ.get("GLASSFORMER_STUCK", STUCK))
         self.main = threading.main_thread().ident
         self._place, self._phase, self._since = 0, "starting", time.monotonic()
@@ -59,15 +60,15 @@ class Watch(threading.Thread):
         except RuntimeError as error:
             if not self._ended.is_set():
                 reason = str(error).splitlines()[0]
-                self._end(
-                    f"the process that keeps the common store, rank 0 or the launcher, is gone ({reason})"
-                )
+                self._end(f"{self.keeper}, which keeps the common store, is gone ({reason})")
 
     def _look(self) -> None:
-        others = [r for r in range(self.size) if r != self.rank]
         now = time.monotonic()
-        for rank, text in zip(others, self.store.multi_get([f"beat/{r}" for r in others]), strict=True):
-            sign = json.loads(text)
+        for rank in range(self.size):
+            key = f"beat/{rank}"
+            if rank == self.rank or (rank not in self._seen and not self.store.check([key])):
+                continue  # itself, or one that has not come yet
+            sign = json.loads(self.store.get(key))
             if rank not in self._seen or self._seen[rank][0]["n"] != sign["n"]:
                 self._seen[rank] = sign, now
 
@@ -89,6 +90,10 @@ class Watch(threading.Thread):
                 f"nothing has moved for {self.stuck:.0f} s; rank {names} is behind the others: {report}"
             )
 
+    def missing(self) -> list[int]:
+        """Ranks that have never been heard of."""
+        return [r for r in range(self.size) if r != self.rank and r not in self._seen]
+
     def who_is_gone(self) -> str | None:
         """After a collective failed: wait until it shows who is missing, but not for long."""
         began = time.monotonic()
@@ -98,6 +103,17 @@ class Watch(threading.Thread):
                     return f"Rank {rank} ({sign['who']}) is gone."
             time.sleep(0.2)
         return None
+
+    def see_off(self, seconds: float = 10.0) -> None:
+        """Wait for the others to say good-bye: with this process the store goes."""
+        began = time.monotonic()
+        with suppress(RuntimeError, ValueError):
+            while time.monotonic() - began < seconds:
+                self._look()
+                gone = [s.get("done") or time.monotonic() - at > 4 * BEAT for s, at in self._seen.values()]
+                if all(gone):
+                    return
+                time.sleep(0.05)
 
     def leader_failed(self) -> bool:
         """Whether rank 0 ends for a reason of its own too, and says it."""
@@ -121,4 +137,5 @@ class Watch(threading.Thread):
             cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
             sys.stderr.write(f"{cursor}\nError: {why}. Rank {self.rank} ends too. Go on with --resume.\n")
             sys.stderr.flush()
+        self.done()
         os._exit(EXIT_CODE)

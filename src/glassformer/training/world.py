@@ -23,7 +23,7 @@ from glassformer.errors import GlassformerError, Interrupted, RunError, UsageErr
 from glassformer.training.watch import Watch
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-JOINING = timedelta(minutes=10)  # for all processes to come
+JOINING = timedelta(minutes=5)  # for all processes to come
 WORKING = timedelta(days=7)  # for one collective: the watch decides sooner that something is wrong
 
 
@@ -100,14 +100,17 @@ def taking_part() -> Iterator[World]:
         if not world.leads and (isinstance(error, Interrupted) or world.watch.leader_failed()):
             raise SystemExit(error.exit_code) from None  # the leader says it
         raise
-    except RuntimeError as error:
-        gone = world.watch.who_is_gone()
+    except Exception as error:
+        gone = world.watch.who_is_gone() if isinstance(error, RuntimeError) else None
         if gone is None:
             world.watch.done(failed=f"{type(error).__name__}: {error}")
             raise
         raise RunError(f"{gone} This rank, {world.rank}, ends too. {AGAIN}") from None
     finally:
-        _leave()
+        if world.leads and not kept_elsewhere():
+            world.watch.see_off()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 AGAIN = "The run is as its last checkpoint has it: go on with the same command and --resume."
@@ -129,12 +132,15 @@ def _join() -> World:
         name = "lo0" if sys.platform == "darwin" else "lo"
         for library in ("GLOO", "NCCL"):
             os.environ.setdefault(f"{library}_SOCKET_IFNAME", name)
+    watch: Watch | None = None
     try:
         attempt = f"glassformer/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
         store = PrefixStore(attempt, _open_store(host, port, rank))
         of_its_own = TCPStore(host, port, is_master=False, timeout=JOINING)  # a connection that never waits
-        watch = Watch(PrefixStore(attempt, of_its_own), rank, size)
+        keeper = "the launcher" if kept_elsewhere() else "rank 0"
+        watch = Watch(PrefixStore(attempt, of_its_own), rank, size, keeper)
         watch.beat()
+        watch.start()
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         if torch.cuda.is_available():
             torch.cuda.set_device(local % torch.cuda.device_count())
@@ -142,10 +148,11 @@ def _join() -> World:
         dist.barrier()
         dist.distributed_c10d._set_pg_timeout(WORKING)
     except (RuntimeError, ValueError) as error:
+        missing = f" (not heard of: {watch.missing()})" if watch else ""
+        reason = str(error).splitlines()[0]
         raise RunError(
-            f"rank {rank} of {size} could not meet the others at {host}:{port}: {str(error).splitlines()[0]}"
+            f"rank {rank} of {size} could not meet the others at {host}:{port}{missing}: {reason}"
         ) from None
-    watch.start()
     world = World(rank, size, local, store, watch)
     if rank == 0:
         world.tell("token", f"{socket.gethostname()}-{os.getpid()}")
@@ -155,10 +162,14 @@ def _join() -> World:
 
 def _open_store(host: str, port: int, rank: int) -> TCPStore:
     """Where processes leave each other messages: the launcher's, or else one that rank 0 keeps."""
-    elsewhere = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    if elsewhere or rank != 0:
+    if kept_elsewhere() or rank != 0:
         return TCPStore(host, port, is_master=False, timeout=JOINING)
     return serve_store(host, port)[0]
+
+
+def kept_elsewhere() -> bool:
+    """Whether a launcher keeps the store, as torchrun does."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def serve_store(host: str = "127.0.0.1", port: int = 0) -> tuple[TCPStore, int]:
@@ -180,11 +191,6 @@ def serve_store(host: str = "127.0.0.1", port: int = 0) -> tuple[TCPStore, int]:
         wait_for_workers=False,
     )
     return store, port
-
-
-def _leave() -> None:
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 def shared_name(world: World, key: str, path: Path | None) -> Path | None:

@@ -1,0 +1,186 @@
+"""Several processes train one model: they agree with one, and a rank that dies or hangs ends the others."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import glassformer as gf
+from glassformer.config import build
+from glassformer.errors import RunError, UsageError
+from glassformer.models.make import make_model
+from glassformer.training.distributed import check_layout
+from tests.faults.ranks import SMALL, write_text
+
+ROOT = Path(__file__).parents[2]
+KILLS = int(os.environ.get("GLASSFORMER_RANK_KILLS", "2"))
+LONG = "GLASSFORMER_RANK_KILLS" in os.environ
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+def program(name: str, *arguments: str, timeout: int = 3000, **environment: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", f"tests.faults.{name}", *arguments]
+    full = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=timeout, env=full
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    sys.stdout.write(done.stdout)
+    return json.loads(done.stdout)
+
+
+def test_several_processes_read_the_same_samples_and_come_to_the_same(tmp_path: Path) -> None:
+    said = program("agree", str(tmp_path), *(["all"] if LONG else []))
+    assert all(said["samples"].values()), said["samples"]
+    assert all(gap <= 1e-5 for gap in said["losses"].values()), said["losses"]
+    assert all(said["identical"].values()), said["identical"]
+    # Muon rounds to bfloat16 where the processor has it, and then every last bit counts.
+    for kind in ("resumed", "others"):
+        assert all(gap <= (2e-3 if name == "muon" else 1e-5) for name, gap in said[kind].items()), said[kind]
+
+
+def test_a_killed_rank_ends_the_other_and_resuming_is_exact(tmp_path: Path) -> None:
+    said = program("ranks", str(tmp_path), str(KILLS))
+    assert said["killed"] >= KILLS and said["named"] == said["killed"]
+    assert said["identical"] == said["finished"] > 0
+    assert said["slowest to end, s"] < 30
+
+
+def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:
+    """It lives, and its threads too, but its main thread never comes to the next step."""
+    code = (
+        "import sys, time; from pathlib import Path; import glassformer as gf\n"
+        "from tests.faults.ranks import SMALL, start, wait, write_text\n"
+        "from glassformer.training.step import Steps\n"
+        "folder = Path(sys.argv[1]); text = write_text(folder); plain = Steps.step\n"
+        "def step(self, forward):\n"
+        "    if self.world.rank == 1 and self.progress.step == 3: time.sleep(60)\n"
+        "    return plain(self, forward)\n"
+        "Steps.step = step\n"
+        "work = lambda rank: gf.train(text, out=folder / 'run', settings=SMALL)\n"
+        "print(wait(start(2, work, folder / 'said'), 40))\n"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLASSFORMER_STUCK": "4"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env=environment,
+    )
+    assert done.stdout.strip() == "[1, 1]", (done.stdout, done.stderr[-2000:])
+    said = (tmp_path / "said-0").read_text()
+    assert "rank 1 is behind the others" in said and "rank 1 at step 3, update" in said and "--resume" in said
+
+
+SETTINGS = {**SMALL, "training.processes": 2, "training.steps": 2000, "training.eval_every": 2000}
+
+
+def command(text: Path, out: Path, *more: str) -> list[str]:
+    settings = [f"--set={key}={json.dumps(value)}" for key, value in SETTINGS.items()]
+    return [sys.executable, "-m", "glassformer", "train", str(text), "--out", str(out), *settings, *more]
+
+
+def until(there: Path, process: subprocess.Popen[str]) -> None:
+    for _ in range(600):
+        if there.exists():
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    raise AssertionError(f"{there} did not come")
+
+
+def listening(pids: set[int]) -> list[str]:
+    """The addresses that these processes listen on, as /proc has them."""
+    own = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                own.add(str(link.readlink()))
+            except OSError:
+                continue
+    lines = [
+        line.split() for f in ("tcp", "tcp6") for line in Path(f"/proc/net/{f}").read_text().splitlines()
+    ]
+    return [line[1] for line in lines[1:] if line[3] == "0A" and f"socket:[{line[9]}]" in own]
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
+def test_processes_of_our_own_listen_on_loopback_and_stop_together_at_a_signal(tmp_path: Path) -> None:
+    text, out = write_text(tmp_path), tmp_path / "run"
+    process = subprocess.Popen(command(text, out), stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    until(out / "checkpoints" / "latest.json", process)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 2
+    found = listening({process.pid, *map(int, children)})
+    assert found and all(address.startswith("0100007F:") for address in found), found
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 143, said
+    assert said.count("Stopped at step") == 1 and "--resume" in said
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
+    step = json.loads((out / "checkpoints" / "latest.json").read_text())["checkpoint"]
+    assert f"Stopped at step {int(step[5:])} " in said
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
+def test_a_killed_process_is_named_by_its_launcher(tmp_path: Path) -> None:
+    text, out = write_text(tmp_path), tmp_path / "run"
+    process = subprocess.Popen(command(text, out), stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    until(out / "checkpoints" / "latest.json", process)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    ranks = {
+        dict(e.split("=", 1) for e in Path(f"/proc/{c}/environ").read_text().split("\0") if "=" in e)[
+            "RANK"
+        ]: c
+        for c in children
+    }
+    began = time.monotonic()
+    os.kill(int(ranks["1"]), signal.SIGKILL)
+    _, said = process.communicate(timeout=40)
+    assert time.monotonic() - began < 30
+    assert process.returncode == 1 and "rank 1 of 2 was killed by SIGKILL" in said
+
+
+@pytest.mark.skipif(not LONG, reason="by make test-faults")
+def test_torchrun_starts_it_again(tmp_path: Path) -> None:
+    """Elastic restart: a rank is killed, all are started anew and go on from the last checkpoint."""
+    text, out = write_text(tmp_path), tmp_path / "run"
+    torchrun = [str(Path(sys.executable).parent / "torchrun"), "--nproc-per-node=2", "--max-restarts=2", "-m"]
+    arguments = [a for a in command(text, out, "--resume")[2:] if "processes" not in a]
+    process = subprocess.Popen([*torchrun, *arguments], stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    until(out / "checkpoints" / "latest.json", process)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(children[-1]), signal.SIGKILL)
+    _, said = process.communicate(timeout=200)
+    assert process.returncode == 0, said
+    assert "Continuing" in said and gf.load(out).result["steps"] == 2000
+
+
+def test_what_several_processes_cannot_do_is_said(tmp_path: Path) -> None:
+    text = write_text(tmp_path)
+    with pytest.raises(RunError, match=r"batch of 6 does not divide among 4 processes.*such as 8"):
+        gf.train(text, out=tmp_path / "a", settings={**SMALL, "training.batch": 6, "training.processes": 4})
+    assert not (tmp_path / "a").exists()
+    for changes, kind, precision, message in (
+        ({"norm": "batch"}, "ddp", "float32", "model.norm batch needs the whole batch"),
+        ({"family": "gru"}, "fsdp", "float32", "for model.family transformer"),
+        ({}, "fsdp", "fp16", "bf16 or float32 instead"),
+    ):
+        model = make_model(
+            "language", build({"model": {"vocab": 9, "width": 8, "heads": 1, **changes}}).model
+        )
+        check_layout(model, kind, 1, precision)
+        with pytest.raises(UsageError, match=message):
+            check_layout(model, kind, 2, precision)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORLD_SIZE", "2")
+        with pytest.raises(UsageError, match="'RANK' is missing"):
+            gf.train(text, out=tmp_path / "c", settings=SMALL)
