@@ -9,7 +9,7 @@ import glassformer
 
 PACKAGE = Path(glassformer.__file__).parent
 FLOW = ["text", "models", "tasks", "training", "evaluation", "generation", "inspection", "serving", "interop"]
-FOUNDATION = {"errors", "files"}  # what every folder may use
+FOUNDATION = {"errors", "files", "lock"}  # what every folder may use
 CONFIGURATION = {"config", "settings"}  # above the foundation, below the façade; folders only name its types
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

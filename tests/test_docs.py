@@ -1,6 +1,8 @@
 """The docs are code: README's commands and examples run, its links lead somewhere, its tables are current."""
 
+import gzip
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -21,7 +23,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
 
 
-EXECUTED = ["README.md", "docs/tokenizer.md", "docs/looking-inside.md"]
+EXECUTED = ["README.md", "docs/data.md", "docs/looking-inside.md", "docs/tokenizer.md"]
 
 
 @pytest.mark.parametrize("page", EXECUTED)
@@ -33,6 +35,11 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
         (tmp_path / f"book.{side}").write_text("\n".join(f"line {i} in {side}" for i in range(200)))
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "one.txt").write_text("Another text of mine.\n" * 400)
+    (tmp_path / "crawl").mkdir()
+    pages = [f"Page {i} says that {i % 7} is not {i % 5}.\n" * 4 for i in range(300)]
+    rows = "".join(json.dumps({"text": page, "content": page}) + "\n" for page in pages)
+    (tmp_path / "pages.jsonl.gz").write_bytes(gzip.compress(rows.encode()))
+    (tmp_path / "crawl" / "a.jsonl").write_text(rows.replace("says", "claims"))
     lines = "\n".join(blocks(ROOT / page, "sh")).replace("\\\n", " ").splitlines()
     commands = [line.split("   #")[0].strip() for line in lines if line.startswith("glassformer ")]
     assert len(commands) >= 5

@@ -74,7 +74,7 @@ def train(
     source: Annotated[
         str | None,
         typer.Argument(
-            help="File, folder, - for standard input, or a data set: "
+            help="File, folder, pattern, - for standard input, hf:NAME, or a data set: "
             "pydocs, repeats, shakespeare, wikitext-2 (text); "
             "sst2, docstrings, digits (labels); pycode (tags); multi30k, dates (pairs)."
         ),

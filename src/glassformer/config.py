@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from glassformer.config_data import DataConfig, TokenizerConfig
 from glassformer.config_model import RULES, ModelConfig, Section
 from glassformer.errors import UsageError, closest
 
@@ -34,39 +35,6 @@ OnOff = Annotated[
     Literal["auto", "on", "off"],
     BeforeValidator(lambda v: {True: "on", False: "off"}[v] if isinstance(v, bool) else v),
 ]
-
-
-class DataConfig(Section):
-    source: str = Field(
-        default="pydocs", description="file, folder, `-` (standard input) or name of a data set"
-    )
-    valid: float = Field(default=0.05, gt=0, lt=0.5, description="share of your own text kept for validation")
-    test: float = Field(
-        default=0.05, ge=0, lt=0.5, description="share of your own text kept for the final test"
-    )
-    target: str | None = Field(
-        default=None, description="the other language of a parallel text, line by line"
-    )
-    labels: list[str] = Field(default=[], description="names of the labels; empty: those found in the data")
-
-
-class TokenizerConfig(Section):
-    kind: Literal["bpe", "byte", "char", "word", "pairs"] = Field(
-        default="bpe", description="byte-pair encoding, bytes, characters, whole words, or character pairs"
-    )
-    vocab: int = Field(
-        default=4096, ge=2, description="most entries to learn (bpe, word, char; shortlist of pairs)"
-    )
-    pattern: str = Field(
-        default="gpt4",
-        description="how BPE cuts text first: gpt2, gpt4, llama3, cl100k, o200k, whitespace, none, "
-        "or a regular expression",
-    )
-    normalization: Literal["none", "nfc", "nfd", "nfkc", "nfkd"] = Field(
-        default="none",
-        description="a normal form of Unicode for all text; `none` loses nothing",
-    )
-    file: str | None = Field(default=None, description="use this tokenizer.json instead of learning one")
 
 
 class TrainingConfig(Section):
@@ -193,6 +161,14 @@ class Config(Section):
                 f"model.family {model.family} cannot do the task {self.task}; "
                 f"these can: {', '.join(FAMILIES[self.task])}"
             )
+        if self.task not in ("language", "masked") and (self.data.mix or self.data.dedup):
+            raise ValueError(f"data.mix and data.dedup: for language and masked, not for {self.task}")
+        if self.task == "language" and self.data.mix and model.family in ("rnn", "gru", "lstm"):
+            raise ValueError(
+                f"data.mix: model.family {model.family} reads its text as streams that go on from batch to "
+                "batch, and they cannot be mixed. Choose model.family transformer or window, or put the "
+                "sources into one folder"
+            )
         if self.task in ("language", "masked") and (training.token_dropout or training.merge_dropout):
             raise ValueError(
                 f"training.token_dropout, merge_dropout: for classify, tag and translate, not for {self.task}"
@@ -259,7 +235,7 @@ def flatten(settings: Settings) -> dict[str, Any]:
     """{"model": {"layers": 4}} to {"model.layers": 4}."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and "." not in name:  # else it is the value of a setting
             flat |= {f"{name}.{field}": v for field, v in value.items()}
         else:
             flat[name] = value

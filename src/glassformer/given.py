@@ -3,8 +3,12 @@
 from pathlib import Path
 
 from glassformer.config import Settings, coerce
+from glassformer.errors import UsageError
 from glassformer.settings import load_recipe, merge
 from glassformer.text.datasets import task_of
+from glassformer.text.hub import PREFIX
+
+MIX = "mix"  # stands where the one source would
 
 
 def gather(
@@ -36,6 +40,10 @@ def gather(
         tested = {**tested, "training": kept}
     given = merge(tested, nested)
     data = {**given.get("data", {})}
+    if data.get("mix"):
+        if source is not None or "source" in nested.get("data", {}):
+            raise UsageError("data.mix names the sources: leave SOURCE out, or data.mix")
+        data["source"] = MIX
     if source is not None:
         data["source"] = str(source)
     if target is not None:
@@ -49,4 +57,9 @@ def gather(
 
 def default_name(given: Settings) -> str:
     source = str(given["data"]["source"])
-    return "stdin" if source == "-" else Path(source).stem or "run"
+    name = Path(source.removeprefix(PREFIX)).name
+    if source.startswith(PREFIX):
+        name = name.partition("@")[0]
+    while Path(name).suffix in (".gz", ".zst"):
+        name = Path(name).stem
+    return "stdin" if source == "-" else Path(name).stem.strip("*.?[]") or "run"

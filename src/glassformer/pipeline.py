@@ -13,6 +13,8 @@ from glassformer.files import write_atomically, writing
 from glassformer.given import default_name, gather
 from glassformer.jobs.find import JOBS
 from glassformer.jobs.job import Job
+from glassformer.lock import NAME as LOCK
+from glassformer.lock import locked
 from glassformer.models.cost import operations_per_token
 from glassformer.models.make import make_model
 from glassformer.models.model import parameter_count
@@ -21,13 +23,12 @@ from glassformer.run import Run
 from glassformer.settings import continued_config, load_config, merge, save_config
 from glassformer.several import as_arguments, check_division, processes_to_start
 from glassformer.text.load import load_tokenizer
+from glassformer.text.mix import Mix
 from glassformer.training.checkpoint import latest_checkpoint
 from glassformer.training.device import choose_device
 from glassformer.training.display import Display, Silent
 from glassformer.training.hooks import Hooks
 from glassformer.training.launch import launch
-from glassformer.training.lock import NAME as LOCK
-from glassformer.training.lock import locked
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import freeze
 from glassformer.training.plot import plot_losses
@@ -89,17 +90,20 @@ def _begin(
         given = merge({"model": base.config.model.model_dump(exclude=OF_THE_DATA)}, given)
 
     suffix = Path(given["data"]["source"]).suffix.lower()
-    if given["task"] == "language" and suffix in (".tsv", ".csv", ".jsonl"):
+    if given["task"] == "language" and suffix in (".tsv", ".csv"):
         display.note(
             f"Note: {given['data']['source']} is read as plain text; for its labels say --task classify."
         )
-    data = build({"task": given["task"], "data": given["data"]}).data
+    family = {k: v for k, v in given.get("model", {}).items() if k == "family"}
+    data = build({"task": given["task"], "data": given["data"], "model": family}).data
     kind = JOBS[given["task"]]
     opened = kind.open(data)
     for warning in opened.warnings:
         display.note(f"Warning: {warning}")
     if opened.path is not None:
         given["data"]["source"] = str(opened.path)  # so that it is found again from any folder
+    if isinstance(opened, Mix):
+        given["data"]["mix"] = opened.settings()
     if data.target is not None:
         given["data"]["target"] = str(Path(data.target).expanduser().resolve())
     device = choose_device(given.get("training", {}).get("device", "auto"), world.local)
@@ -238,8 +242,9 @@ def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     opened = JOBS[config.task].open(config.data)
     recorded = json.loads((folder / "data.json").read_text(encoding="utf-8"))
     if opened.fingerprint != recorded["text_fingerprint"]:
+        named = opened.name if config.data.mix else config.data.source
         raise RunError(
-            f"the text of {config.data.source} is not the one {folder} was begun with: its fingerprint is "
+            f"the text of {named} is not the one {folder} was begun with: its fingerprint is "
             f"{opened.fingerprint[:12]}…, then it was {recorded['text_fingerprint'][:12]}…. "
             "Restore the text, or start a new run."
         )

@@ -128,7 +128,7 @@ class Run:
         kind, settings = JOBS[self.config.task], self.config.data
         if data is None and self.data.get("imported"):
             raise UsageError(f"{self.path} was imported and has no data of its own: name some with --data")
-        other = settings.model_copy(update={"source": data, "target": target})
+        other = settings.model_copy(update={"source": data, "target": target, "mix": {}, "dedup": False})
         opened = kind.open(settings if data is None else other)
         for warning in opened.warnings:
             warn(warning)
@@ -137,7 +137,8 @@ class Run:
             warn(f"{settings.source} has changed since this run was trained on it; the splits may differ")
         if data is not None and opened.path is not None:
             opened = opened.whole()
-        job = kind(opened, None if self.config.model.patch else self.tokenizer, settings)
+        tokenizer = None if self.config.model.patch else self.tokenizer
+        job = kind(opened, tokenizer, settings if data is None else other)
         job.own_data = data is None
         return job
 

@@ -113,6 +113,10 @@ def continued_config(folder: Path, given: Settings) -> Config:
     for place in ("data.source", "data.target"):
         if _same_source(asked.get(place), before[place]):
             asked.pop(place, None)
+    if asked.get("data.mix"):
+        before_mix: dict[str, float] = before["data.mix"]
+        same = {_found_again(name, before_mix): weight for name, weight in asked["data.mix"].items()}
+        given = merge(given, {"data": {"mix": same}})
     if asked.get("training.steps") == 0:  # as many as fitted, decided when the run began
         asked.pop("training.steps")
     for decided in ("training.compile", "training.precision"):
@@ -131,6 +135,11 @@ def continued_config(folder: Path, given: Settings) -> Config:
         section, _, field = key.partition(".")
         setattr(getattr(config, section), field, value)
     return config
+
+
+def _found_again(name: str, known: dict[str, float]) -> str:
+    """A source of a mix as the run has it written down: with its whole path."""
+    return name if name in known else str(Path(name).expanduser().resolve())
 
 
 def _same_source(asked: str | None, begun_with: str | None) -> bool:

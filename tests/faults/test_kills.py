@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import RunError
-from glassformer.training.lock import locked
+from glassformer.lock import locked
 
 ROOT = Path(__file__).parents[2]
 KILLS, TERMS = int(os.environ.get("GLASSFORMER_KILLS", "4")), int(os.environ.get("GLASSFORMER_TERMS", "2"))
@@ -35,7 +35,7 @@ def test_a_killed_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
 
 def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from glassformer.training.lock import locked\n"
+        "import sys, time; from pathlib import Path; from glassformer.lock import locked\n"
         "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)

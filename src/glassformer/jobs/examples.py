@@ -14,8 +14,9 @@ from glassformer.jobs.job import Job
 from glassformer.tasks.task import Again
 from glassformer.text.bpe_tokenizer import BPE
 from glassformer.text.datasets import open_examples
+from glassformer.text.draft import Progress
 from glassformer.text.examples import Example, Examples, label_names
-from glassformer.text.shards import Progress, tokenizer_fingerprint
+from glassformer.text.shards import tokenizer_fingerprint
 from glassformer.text.tokenizer import Tokenizer
 
 LEAST_EXAMPLES = 8

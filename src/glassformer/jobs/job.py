@@ -14,8 +14,8 @@ from glassformer.config import Config, DataConfig, Settings
 from glassformer.evaluation.errors import Mistakes
 from glassformer.evaluation.result import Result
 from glassformer.tasks.task import Task
+from glassformer.text.draft import Progress
 from glassformer.text.examples import Examples
-from glassformer.text.shards import Progress
 from glassformer.text.sources import Corpus
 from glassformer.text.tokenizer import END_OF_TEXT, Tokenizer
 

@@ -1,6 +1,7 @@
 """Language modelling, and its masked sister: text, shards, likelihood."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,17 @@ from glassformer.tasks.language import language_modelling
 from glassformer.tasks.masked import MaskedModelling
 from glassformer.tasks.task import NOT_SCORED, Task
 from glassformer.text.datasets import open_corpus
-from glassformer.text.shards import Progress, Tokens, open_shards, require, tokenize, tokenizer_fingerprint
+from glassformer.text.draft import Progress
+from glassformer.text.mix import Mix, open_mix
+from glassformer.text.shards import (
+    Tokens,
+    blend,
+    dropped,
+    open_shards,
+    require,
+    tokenize,
+    tokenizer_fingerprint,
+)
 from glassformer.text.sources import Corpus
 from glassformer.text.tokenizer import END_OF_TEXT, MASK, Tokenizer
 from glassformer.text.vocabulary import Vocabulary
@@ -41,11 +52,23 @@ class LanguageJob(Job):
     ):
         assert tokenizer is not None
         self.source, self.tokenizer = source, tokenizer
-        self.shards = open_shards(tokenize(source, tokenizer, progress))
+        self.parts = source.sources if isinstance(source, Mix) else [source]
+        folders: list[Path] = []
+        for part in self.parts:
+            folders.append(tokenize(part, tokenizer, progress, list(folders) if data.dedup else None))
+        self.part_shards = [open_shards(folder) for folder in folders]
+        self.dropped = sum(map(dropped, folders)) if data.dedup else None
+        self.shards = self.part_shards[0]
+        if isinstance(source, Mix):
+            for part, shards in zip(self.parts, self.part_shards, strict=True):
+                require(shards, "train", 1, part.name)
+            self.shards = blend(self.part_shards, source.weights)
 
     @classmethod
     def open(cls, data: DataConfig) -> Corpus:
-        return open_corpus(data.source, data.valid, data.test)
+        if data.mix:
+            return open_mix(data.mix, data.valid, data.test, data.field)
+        return open_corpus(data.source, data.valid, data.test, data.field)
 
     @staticmethod
     def texts(source: Corpus, limit: int | None = None) -> Iterator[str]:
@@ -57,15 +80,37 @@ class LanguageJob(Job):
         return {"model": {"vocab": len(self.tokenizer)}}
 
     def describe(self) -> str:
-        return (
-            f"{self.source.name}, {self.source.bytes('train') / 1e6:.2f} MB to train on ({self.source.rule})"
-        )
+        less = "" if self.dropped is None else f", {self.dropped:,} duplicates dropped"
+        size = self.tokens("train").bytes / 1e6
+        return f"{self.source.name}, {size:.2f} MB to train on{less} ({self.source.rule})"
 
     def facts(self) -> dict[str, Any]:
-        return {
+        facts: dict[str, Any] = {
             "tokenizer_fingerprint": tokenizer_fingerprint(self.tokenizer),
-            "tokens": {split: len(tokens) for split, tokens in self.shards.items()},
-            "bytes": {split: self.source.bytes(split) for split in self.source.splits},
+            **self._amounts(self.source, self.shards),
+        }
+        if self.dropped is not None:
+            facts["dropped"] = self.dropped
+        if isinstance(self.source, Mix):
+            facts["mix"] = [
+                {
+                    "source": name,
+                    "weight": weight,
+                    "rule": part.rule,
+                    "text_fingerprint": part.fingerprint,
+                    **self._amounts(part, shards),
+                }
+                for (name, weight), part, shards in zip(
+                    self.source.settings().items(), self.parts, self.part_shards, strict=True
+                )
+            ]
+        return facts
+
+    @staticmethod
+    def _amounts(source: Corpus, shards: dict[str, Tokens]) -> dict[str, Any]:
+        return {
+            "tokens": {split: len(tokens) for split, tokens in shards.items()},
+            "bytes": {s: shards[s].bytes if s in shards else 0 for s in source.splits},
         }
 
     def tokens(self, split: str, least: int = 2) -> Tokens:
@@ -131,7 +176,7 @@ class LanguageJob(Job):
         train, held_out = self.tokens("train"), self.tokens(split)
         vocab = len(self.tokenizer)
         order = usual_order(vocab)
-        counted = NGram(train.read(0, min(len(train), FLOOR_TOKENS)), vocab, order)
+        counted = NGram(train.beginning(FLOOR_TOKENS), vocab, order)
         nats = -np.log(counted.probabilities(held_out.read(0, len(held_out)))[1:])
         text_bytes = held_out.bytes - self._first_bytes(held_out)
         result = Likelihood.from_nats(split, float(nats.sum()), len(nats), text_bytes, order, 1)

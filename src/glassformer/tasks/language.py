@@ -11,12 +11,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from glassformer.errors import UsageError
 from glassformer.models.cache import Carried
 from glassformer.models.model import LanguageModel
 from glassformer.models.tap import Tap, off
 from glassformer.tasks.task import Batch, Stateless, cross_entropy
-from glassformer.text.batches import Streams, Windows
-from glassformer.text.shards import Tokens
+from glassformer.text.batches import Streams, windows_of
+from glassformer.text.shards import Blend, Tokens
 
 
 def language_modelling(
@@ -25,6 +26,11 @@ def language_modelling(
     """The task in the form that suits a model; `rows` is the number of sequences in a batch."""
     if model.limit is not None:
         return LanguageModelling(tokens, context, seed)
+    if isinstance(tokens, Blend):
+        raise UsageError(
+            "data.mix: this model reads its text as streams that go on from batch to batch, and they cannot "
+            "be mixed. Choose model.family transformer or window, or put the sources into one folder."
+        )
     return StreamModelling(model, tokens, context, rows, seed)
 
 
@@ -34,7 +40,7 @@ class NextToken(Stateless):
     name = "language"
 
     def __init__(self, tokens: Tokens):
-        self.bytes_per_target: float | None = tokens.bytes / max(1, len(tokens))
+        self.bytes_per_target: float | None = tokens.bytes_per_token
 
     def targets(self, batch: Batch) -> int:
         return batch["targets"].numel()
@@ -46,7 +52,7 @@ class NextToken(Stateless):
 class LanguageModelling(NextToken):
     def __init__(self, tokens: Tokens, context: int, seed: int):
         super().__init__(tokens)
-        self.windows = Windows(tokens, context, seed)
+        self.windows = windows_of(tokens, context, seed)
 
     def batch(self, first: int, count: int) -> Batch:
         ids = torch.from_numpy(self.windows.read(first, count))

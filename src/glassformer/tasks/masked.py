@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glassformer.models.tap import Tap, off
 from glassformer.tasks.task import NOT_SCORED, Batch, Stateless, cross_entropy
-from glassformer.text.batches import Windows
+from glassformer.text.batches import windows_of
 from glassformer.text.order import number
 from glassformer.text.shards import Tokens
 
@@ -27,7 +27,7 @@ class MaskedModelling(Stateless):
 
     def __init__(self, tokens: Tokens, context: int, seed: int, mask: int):
         """`mask` is the id of the mask; the ids below it may stand in for a token."""
-        self.windows = Windows(tokens, context - 1, seed)  # a window of Windows has one token more
+        self.windows = windows_of(tokens, context - 1, seed)  # a window there has one token more
         self.seed, self.mask = seed, mask
 
     def batch(self, first: int, count: int) -> Batch:

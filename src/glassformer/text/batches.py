@@ -1,6 +1,7 @@
 """Batches as a pure function of (seed, step): no iterator to save, any step can be asked for.
 
     Windows   text, cut into windows of `context` tokens from an offset of its own in every epoch, shuffled
+    Mixed     windows of several texts, in given shares
     Streams   text, cut into as many streams as a batch has rows; each goes on where the last batch ended
     Buckets   examples of unequal lengths, shuffled, with those of like length side by side
 
@@ -13,9 +14,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glassformer.errors import DataError
+from glassformer.errors import DataError, UsageError
 from glassformer.text.order import number, shuffled
-from glassformer.text.shards import Tokens
+from glassformer.text.shards import Blend, Tokens
+
+PERIOD = 1000  # samples in which every source has its exact share
 
 
 class Windows:
@@ -43,6 +46,63 @@ class Windows:
         """Samples number first … first+count−1 as an array of ids, (count, T + 1)."""
         T = self.context
         return np.stack([self.tokens.read(s, s + T + 1) for s in self.starts(first, count)]).astype(np.int64)
+
+
+class Mixed:
+    """Windows of several sources. In every PERIOD samples each source has its share, in an order of its own.
+
+    Which source sample n comes from, and how many samples that source gave before, follow from (seed, n).
+    """
+
+    def __init__(self, blend: Blend, context: int, seed: int):
+        self.seed, self.context = seed, context
+        self.sources = [Windows(t, context, number(seed, i + 1)) for i, t in enumerate(blend.sources)]
+        self.counts = shares_of(blend.shares)
+        self.per_epoch = sum(windows.per_epoch for windows in self.sources)
+
+    def places(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The source of samples number first … first+count−1, and which of that source's samples each is."""
+        chosen, index = np.empty(count, np.int64), np.empty(count, np.int64)
+        ends = np.cumsum(self.counts)
+        for period in range(first // PERIOD, (first + count - 1) // PERIOD + 1):
+            order = shuffled(np.arange(PERIOD), PERIOD, number(self.seed, 0, period))
+            sources = np.searchsorted(ends, order, side="right")
+            before = np.empty(PERIOD, np.int64)
+            for i, n in enumerate(self.counts):
+                before[sources == i] = period * n + np.arange(n)
+            here = slice(max(first - period * PERIOD, 0), min(first + count - period * PERIOD, PERIOD))
+            there = slice(here.start + period * PERIOD - first, here.stop + period * PERIOD - first)
+            chosen[there], index[there] = sources[here], before[here]
+        return chosen, index
+
+    def read(self, first: int, count: int) -> np.ndarray:
+        """Samples number first … first+count−1 as an array of ids, (count, T + 1)."""
+        ids = np.empty((count, self.context + 1), np.int64)
+        chosen, index = self.places(first, count)
+        for i, windows in enumerate(self.sources):
+            own = chosen == i
+            if own.any():  # samples of one source that follow each other have numbers that do
+                ids[own] = windows.read(int(index[own][0]), int(own.sum()))
+        return ids
+
+
+def shares_of(weights: Sequence[float]) -> list[int]:
+    """How many of PERIOD samples each weight stands for: rounded so that they add up."""
+    exact = np.array(weights) / sum(weights) * PERIOD
+    counts = np.floor(exact).astype(int)
+    most_lost = np.argsort(counts - exact, kind="stable")
+    counts[most_lost[: PERIOD - counts.sum()]] += 1
+    if counts.min() < 1:
+        raise UsageError(
+            f"data.mix: the weight {weights[int(counts.argmin())]:g} is less than one sample in {PERIOD:,}, "
+            "which is the least. Give it more, or leave that source out."
+        )
+    return counts.tolist()
+
+
+def windows_of(tokens: Tokens, context: int, seed: int) -> Windows | Mixed:
+    """The windows of a text, or of several that are mixed."""
+    return Mixed(tokens, context, seed) if isinstance(tokens, Blend) else Windows(tokens, context, seed)
 
 
 class Streams:

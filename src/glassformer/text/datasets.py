@@ -9,18 +9,13 @@ from pathlib import Path
 
 from glassformer.errors import DataError, UsageError, closest
 from glassformer.text import pydocs, repeats
+from glassformer.text.collection import is_collection, open_collection
 from glassformer.text.download import DataSet, File, local_file
+from glassformer.text.examine import examine
 from glassformer.text.examples import Examples
 from glassformer.text.generated import GENERATED
-from glassformer.text.sources import (
-    Corpus,
-    Span,
-    character_start,
-    divide,
-    examine,
-    make_corpus,
-    own_corpus,
-)
+from glassformer.text.hub import PREFIX
+from glassformer.text.sources import Corpus, Span, character_start, divide, make_corpus, own_corpus
 from glassformer.text.tables import own_examples, read_examples
 
 SST2 = "https://raw.githubusercontent.com/clairett/pytorch-sentiment-classification/master/data/SST2/"
@@ -172,19 +167,25 @@ def _named_examples(name: str, task: str) -> Examples:
     return Examples(name, splits, dataset.rule, warnings)
 
 
-def open_corpus(source: str, valid: float = 0.05, test: float = 0.05) -> Corpus:
-    """The corpus that a SOURCE stands for: a path, `-`, or the name of a data set."""
+def open_corpus(source: str, valid: float = 0.05, test: float = 0.05, field: str = "text") -> Corpus:
+    """The corpus that a SOURCE stands for: a path or pattern, `-`, hf:…, or the name of a data set.
+
+    `field` is where records (JSON lines, Parquet) have their text.
+    """
     if source in WRITTEN and not Path(source).exists():
         return _written_corpus(source, valid, test)
     if source in DATASETS and DATASETS[source].task == "language" and not Path(source).exists():
         return _named_corpus(source, DATASETS[source])
     if (source in DATASETS or source in GENERATED) and not Path(source).exists():
         raise UsageError(f"'{source}' holds examples, for the task {task_of(source)}; this needs text.")
-    if source != "-" and not Path(source).expanduser().exists():
+    somewhere = source == "-" or source.startswith(PREFIX) or set(source) & set("*?[")
+    if not somewhere and not Path(source).expanduser().exists():
         hint = closest(source, NAMES)
         raise DataError(
             f"there is no file, folder or data set '{source}'.{hint} Data sets: {', '.join(NAMES)}."
         )
+    if is_collection(source):
+        return open_collection(source, valid, test, field)
     return own_corpus(source, valid, test)
 
 

@@ -11,25 +11,29 @@ nothing means starting after that mark. The folder appears under its name only w
 
 import hashlib
 import json
-import os
 import shutil
-import tempfile
-from collections import deque
-from collections.abc import Callable, Iterator
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
 from glassformer.errors import DataError
-from glassformer.files import cache_dir, writing
-from glassformer.text.sources import Corpus, Span
+from glassformer.files import cache_dir, sync_folder, write_atomically, writing
+from glassformer.lock import locked
+from glassformer.text.draft import JOURNAL, SEEN, Draft, Progress
+from glassformer.text.seen import Seen
+from glassformer.text.sources import Corpus
 from glassformer.text.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
 SHARD_TOKENS = 1 << 26
-Progress = Callable[[int], None]
+INDEX = "shards.json"
+FORGOTTEN = 30 * 24 * 3600  # seconds after which a draft is given up
 
 
 @dataclass(frozen=True)
@@ -39,63 +43,137 @@ class Tokens:
     arrays: list[np.ndarray]
     bytes: int
 
+    @cached_property
+    def _starts(self) -> list[int]:
+        return list(accumulate((len(a) for a in self.arrays), initial=0))
+
     def __len__(self) -> int:
-        return sum(len(a) for a in self.arrays)
+        return self._starts[-1]
+
+    @property
+    def bytes_per_token(self) -> float:
+        return self.bytes / max(1, len(self))
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """ids[start:stop], gathered across files."""
         parts: list[np.ndarray] = []
-        for array in self.arrays:
-            if start < len(array) and stop > 0:
-                parts.append(array[max(start, 0) : stop])
-            start, stop = start - len(array), stop - len(array)
+        for i in range(max(0, bisect_right(self._starts, start) - 1), len(self.arrays)):
+            if self._starts[i] >= stop:
+                break
+            parts.append(self.arrays[i][max(0, start - self._starts[i]) : stop - self._starts[i]])
         return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.zeros(0, np.int64)])
+
+    def beginning(self, count: int) -> np.ndarray:
+        """About so many ids at most, as they would be learned from."""
+        return self.read(0, min(len(self), count))
+
+
+@dataclass(frozen=True)
+class Blend(Tokens):
+    """The tokens of several sources, which are learned from in given shares (batches.Mixed)."""
+
+    sources: list[Tokens]
+    shares: list[float]  # they add up to 1
+
+    @property
+    def bytes_per_token(self) -> float:
+        return sum(w * s.bytes_per_token for w, s in zip(self.shares, self.sources, strict=True))
+
+    def beginning(self, count: int) -> np.ndarray:
+        each = zip(self.shares, self.sources, strict=True)
+        return np.concatenate([source.beginning(int(share * count)) for share, source in each])
+
+
+def blend(sources: list[dict[str, Tokens]], weights: list[float]) -> dict[str, Tokens]:
+    """The splits of several sources: the training splits by weight, what is held out joined."""
+    joined: dict[str, Tokens] = {}
+    for split in dict.fromkeys(split for source in sources for split in source):
+        there = [source[split] for source in sources if split in source]
+        arrays, size = [a for tokens in there for a in tokens.arrays], sum(t.bytes for t in there)
+        joined[split] = Tokens(arrays, size)
+        if split == "train":
+            shares = [weight / sum(weights) for weight in weights]
+            joined[split] = Blend(arrays, size, there, shares)
+    return joined
 
 
 def tokenizer_fingerprint(tokenizer: Tokenizer) -> str:
     return hashlib.sha256(json.dumps(tokenizer.to_json(), sort_keys=True).encode()).hexdigest()
 
 
-def tokenize(corpus: Corpus, tokenizer: Tokenizer, progress: Progress = lambda _: None) -> Path:
-    """Write the shards of a corpus, or find them already there; returns their folder."""
-    seal = hashlib.sha256(
-        f"{FORMAT_VERSION} {corpus.fingerprint} {tokenizer_fingerprint(tokenizer)}".encode()
-    ).hexdigest()
-    folder = cache_dir("shards") / seal[:32]
-    if (folder / "shards.json").is_file():
+def tokenize(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    progress: Progress = lambda _: None,
+    after: Sequence[Path] | None = None,
+) -> Path:
+    """Write the shards of a corpus, or find them already there; returns their folder.
+
+    A process that was killed is no loss: the next one goes on after the last complete file (draft.py).
+    `after`: drop documents that come again, or that were in one of these folders, made in the same way.
+    """
+    parts = [FORMAT_VERSION, corpus.fingerprint, tokenizer_fingerprint(tokenizer)]
+    parts += [] if after is None else ["without duplicates", *(folder.name for folder in after)]
+    seal = hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:32]
+    folder = cache_dir("shards") / seal
+    if (folder / INDEX).is_file():
         return folder
-    with writing(folder):
-        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
-        try:
-            dtype = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
-            splits = {
-                split: _write_split(draft, split, spans, tokenizer, dtype, progress)
-                for split, spans in corpus.splits.items()
-                if spans
-            }
-            index = {
-                "format_version": FORMAT_VERSION,
-                "source": corpus.name,
-                "rule": corpus.rule,
-                "text_fingerprint": corpus.fingerprint,
-                "tokenizer_fingerprint": tokenizer_fingerprint(tokenizer),
-                "dtype": dtype.name,
-                "splits": splits,
-            }
-            (draft / "shards.json").write_text(json.dumps(index, indent=1), encoding="utf-8")
+    draft = folder.with_name(f".draft-{seal}")
+    with writing(folder), locked(cache_dir("locks", seal), wait=True):
+        if not (folder / INDEX).is_file():  # else the process that was waited for has made it
+            _remove_forgotten(folder.parent)
+            draft.mkdir(exist_ok=True)
             try:
+                _write(draft, corpus, tokenizer, progress, after)
+                shutil.rmtree(folder, ignore_errors=True)
                 draft.replace(folder)
-            except OSError:
-                if not (folder / "shards.json").is_file():  # else another process was faster
-                    raise
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+                sync_folder(folder.parent)
+            finally:
+                if not (draft / JOURNAL).is_file():  # nothing to go on from
+                    shutil.rmtree(draft, ignore_errors=True)
+            (folder / JOURNAL).unlink(missing_ok=True)
     return folder
+
+
+def _write(
+    folder: Path, corpus: Corpus, tokenizer: Tokenizer, progress: Progress, after: Sequence[Path] | None
+) -> None:
+    dtype = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
+    seen = None if after is None else Seen()
+    for other in after or ():
+        assert seen is not None
+        seen.load(other / SEEN)
+    draft = Draft(folder, corpus, dtype, SHARD_TOKENS, seen)
+    draft.write(tokenizer, progress)
+    written = draft.journal
+    index = {
+        "format_version": FORMAT_VERSION,
+        "source": corpus.name,
+        "rule": corpus.rule,
+        "text_fingerprint": corpus.fingerprint,
+        "tokenizer_fingerprint": tokenizer_fingerprint(tokenizer),
+        "dtype": dtype.name,
+        "splits": {split: written.splits[split] for split in corpus.splits if split in written.splits},
+        **({} if seen is None else {"dropped": written.dropped}),
+    }
+    write_atomically(folder / INDEX, json.dumps(index, indent=1))
+
+
+def _remove_forgotten(folder: Path) -> None:
+    """Drafts that nobody has gone on with for a month."""
+    for draft in folder.glob(".draft-*"):
+        if time.time() - draft.stat().st_mtime > FORGOTTEN:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def dropped(folder: Path) -> int:
+    """How many documents were left out of shards since they came before."""
+    return json.loads((folder / INDEX).read_text(encoding="utf-8")).get("dropped", 0)
 
 
 def open_shards(folder: Path) -> dict[str, Tokens]:
     """The splits of a shard folder, memory-mapped."""
-    index = json.loads((folder / "shards.json").read_text(encoding="utf-8"))
+    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     return {
         split: Tokens(
             [np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in entry["files"]],
@@ -105,60 +183,16 @@ def open_shards(folder: Path) -> dict[str, Tokens]:
     }
 
 
-def _write_split(
-    folder: Path, split: str, spans: list[Span], tokenizer: Tokenizer, dtype: np.dtype, progress: Progress
-) -> dict[str, object]:
-    """All documents of a split, in files of at most SHARD_TOKENS ids, holding one piece at a time."""
-    files: list[str] = []
-    tokens = 0
-    waiting: list[np.ndarray] = []
-
-    def flush() -> None:
-        name = f"{split}-{len(files):05d}.npy"
-        np.save(folder / name, np.concatenate(waiting), allow_pickle=False)
-        with (folder / name).open("rb") as file:
-            os.fsync(file.fileno())
-        files.append(name)
-        waiting.clear()
-
-    held = 0
-    for ids in _pieces(spans, tokenizer, progress):
-        waiting.append(np.asarray(ids, dtype))
-        tokens += len(ids)
-        held += len(ids)
-        if held >= SHARD_TOKENS:
-            flush()
-            held = 0
-    if waiting:
-        flush()
-    return {"tokens": tokens, "bytes": sum(len(s) for s in spans), "files": files}
-
-
-def _pieces(spans: list[Span], tokenizer: Tokenizer, progress: Progress) -> Iterator[np.ndarray]:
-    """Documents in pieces, each document after a mark; an empty text stands for the mark."""
-    mark = np.array([] if tokenizer.end_of_text is None else [tokenizer.end_of_text], np.int32)
-    sizes: deque[int] = deque()
-
-    def texts() -> Iterator[str]:
-        for span in spans:
-            for text in chain([""], span.read()):
-                sizes.append(len(text))
-                yield text
-
-    for ids in tokenizer.arrays(texts()):
-        size = sizes.popleft()
-        yield ids if size else mark
-        progress(size)
-
-
 def require(splits: dict[str, Tokens], split: str, least: int, what: str) -> Tokens:
     """A split that is there and long enough, or a message that says what is."""
     tokens = splits.get(split)
     if tokens is None:
         raise DataError(f"{what} has no {split} split; it has {', '.join(splits)}.")
-    if len(tokens) < least:
+    shortest = min(map(len, tokens.sources)) if isinstance(tokens, Blend) else len(tokens)
+    if shortest < least:
+        one = " of one source" if isinstance(tokens, Blend) else ""
         raise DataError(
-            f"{what}: its {split} split holds {len(tokens)} tokens, and at least {least} are needed. "
+            f"{what}: its {split} split{one} holds {shortest} tokens, and at least {least} are needed. "
             "Give more text, or a smaller model.context."
         )
     return tokens

@@ -6,22 +6,22 @@ of the project would have cut anyway.
 
 import codecs
 import hashlib
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 from glassformer.errors import DataError
-from glassformer.files import cache_dir, writing
+from glassformer.text.examine import examine_size, files_under, mark_length, spool_standard_input
+from glassformer.text.packed import PIECE, is_packed, opened, skip
 from glassformer.text.patterns import last_cut
 
 SPLITS = ("train", "valid", "test")
-PIECE = 1 << 20  # bytes read at a time
 MANY_DOCUMENTS = 20  # from here on whole documents are held out, below it a part of each
 HELD_OUT = 2_000_000  # bytes of validation, and of test, that are enough to measure well
 LONGEST = 4 * PIECE  # characters held while looking for a place to cut
+DIGEST = 16  # bytes of the hash by which a document is known again
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,26 @@ class Span:
         if isinstance(self.source, bytes):
             yield self.source[self.start : self.end]
             return
-        with self.source.open("rb") as file:
-            file.seek(self.start)
+        with opened(self.source) as file:
+            skip(file, self.start)
             left = len(self)
             while left > 0 and (block := file.read(min(PIECE, left))):
                 left -= len(block)
                 yield block
+
+    def digest(self) -> bytes:
+        seal = hashlib.sha256()
+        for block in self.blocks():
+            seal.update(block)
+        return seal.digest()[:DIGEST]
+
+
+class Part(Protocol):
+    """A document, or a part of one: a Span, or a text in memory (records.py)."""
+
+    def __len__(self) -> int: ...  # in bytes
+    def read(self) -> Iterator[str]: ...
+    def digest(self) -> bytes: ...
 
 
 @dataclass
@@ -77,6 +91,19 @@ class Corpus:
 
     def bytes(self, split: str) -> int:
         return sum(len(span) for span in self.splits.get(split, []))
+
+    @property
+    def units(self) -> int:
+        """How many pieces the corpus lies in, each of which can be opened without those before it."""
+        return len(self._spans)
+
+    @cached_property
+    def _spans(self) -> list[tuple[str, Part]]:
+        return [(split, span) for split, spans in self.splits.items() for span in spans]
+
+    def parts(self, unit: int) -> Iterator[tuple[str, Part]]:
+        """The documents of one of them, or their parts, each with its split."""
+        yield self._spans[unit]
 
     def whole(self) -> "Corpus":
         """The same documents undivided, as one split named `all`."""
@@ -118,24 +145,23 @@ def own_corpus(source: str, valid: float, test: float) -> Corpus:
     """The user's own file, folder or standard input."""
     warnings: list[str] = []
     if source == "-":
-        paths = [_spool_standard_input()]
+        paths = [spool_standard_input()]
         names = [paths[0].name]
     else:
-        root = Path(source).expanduser()
-        paths = _files_under(root)
-        names = [str(p.relative_to(root)) if root.is_dir() else p.name for p in paths]
+        paths, names = files_under(source)
     documents: list[Span] = []
     digests: list[str] = []
     skipped: list[str] = []
     for name, path in zip(names, paths, strict=True):
         try:
-            digests.append(examine(path, "standard input" if source == "-" else name))
+            digest, size = examine_size(path, "standard input" if source == "-" else name)
+            digests.append(digest)
         except DataError:
-            if len(paths) == 1:
+            if len(paths) == 1 or is_packed(path):
                 raise
             skipped.append(name)
             continue
-        documents.append(Span(name, path, _mark_length(path), path.stat().st_size))
+        documents.append(Span(name, path, mark_length(path), size))
     if skipped:
         shown = ", ".join(skipped[:3]) + (", …" if len(skipped) > 3 else "")
         warnings.append(f"{len(skipped)} files are not UTF-8 text and were left out: {shown}")
@@ -192,62 +218,3 @@ def character_start(span: Span, at: int) -> int:
     """The first place at or after `at` where a UTF-8 character starts."""
     ahead = b"".join(Span(span.name, span.source, at, min(at + 4, span.end)).blocks())
     return at + next((i for i, b in enumerate(ahead) if b & 0xC0 != 0x80), len(ahead))
-
-
-def _files_under(root: Path) -> list[Path]:
-    if root.is_file():
-        return [root]
-    if root.is_dir():
-        parts = sorted(p for p in root.rglob("*") if p.is_file())
-        visible = [p for p in parts if not any(x.startswith(".") for x in p.relative_to(root).parts)]
-        return [p for p in visible if p.stat().st_size > 0]
-    raise DataError(f"there is no file or folder '{root}'.")
-
-
-def examine(path: Path, name: str, progress: Callable[[int], None] = lambda _: None) -> str:
-    """Read a file once: refuse what is not text, return the digest of its content."""
-    seal = hashlib.sha256()
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    size = 0
-    try:
-        with path.open("rb") as file:
-            while block := file.read(PIECE):
-                if b"\0" in block[:8192] and size == 0:
-                    raise DataError(
-                        f"{name} is a binary file (it holds NUL bytes), not text. If it is UTF-16 text, "
-                        f"convert it: iconv -f UTF-16 -t UTF-8 '{name}' > text.txt"
-                    )
-                decoder.decode(block)
-                seal.update(block)
-                size += len(block)
-                progress(len(block))
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{name} is not UTF-8 text: byte 0x{error.object[error.start]:02x} near offset "
-            f"{max(0, size + error.start)} fits no character. If it is Latin-1 text, convert it: "
-            f"iconv -f ISO-8859-1 -t UTF-8 '{name}' > text.txt"
-        ) from None
-    except OSError as error:
-        raise DataError(f"{name} could not be read: {error.strerror or error}.") from error
-    if size == 0:
-        raise DataError(f"{name} is empty: expected UTF-8 text.")
-    return seal.hexdigest()
-
-
-def _mark_length(path: Path) -> int:
-    """Length of a byte-order mark, which is no part of the text."""
-    with path.open("rb") as file:
-        return len(codecs.BOM_UTF8) if file.read(3) == codecs.BOM_UTF8 else 0
-
-
-def _spool_standard_input() -> Path:
-    """Standard input can be read once only, so it is kept in the cache under its digest."""
-    folder = cache_dir("stdin")
-    with writing(folder):
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as spool:
-            shutil.copyfileobj(sys.stdin.buffer, spool)
-        path = Path(spool.name)
-        with path.open("rb") as file:
-            final = folder / (hashlib.file_digest(file, "sha256").hexdigest() + ".txt")
-        return path.replace(final)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import DataError, UsageError
+from glassformer.text.examine import examine
 from glassformer.text.examples import Example, Examples, divide_examples
-from glassformer.text.sources import examine
 
 NAMES = {  # what the two columns may be called
     "classify": (("text", "sentence", "review", "document"), ("label", "class", "sentiment", "category")),

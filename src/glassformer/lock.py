@@ -1,6 +1,7 @@
-"""One trainer in a run directory at a time. The lock is the system's, so that it goes with the process."""
+"""One process in a folder at a time. The lock is the system's, so that it goes with the process."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,15 +10,19 @@ from glassformer.errors import RunError
 from glassformer.files import writing
 
 NAME = ".lock"
+PATIENCE = 0.2  # seconds between two tries
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder, or say who does."""
+def locked(folder: Path, wait: bool = False) -> Iterator[None]:
+    """Hold the folder, or say who does; `wait`: until it is free."""
     with writing(folder):
         file = (folder / NAME).open("a+", encoding="utf-8")
     with file:
-        if not _take(file.fileno()):
+        while not _take(file.fileno()):
+            if wait:
+                time.sleep(PATIENCE)
+                continue
             file.seek(0)
             holder = file.read(100).strip() or "another process"
             raise RunError(
