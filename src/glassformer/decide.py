@@ -17,8 +17,7 @@ def decide(
     given: Settings, recipe: str | None, job: Job, device: torch.device, display: Display, processes: int
 ) -> Config:
     """Everything decided: sizes, number of steps, precision, compiling."""
-    if given.get("training", {}).get("batch"):
-        check_division(build({"training": given["training"]}), processes)  # before anything is measured
+    check_division(given.get("training", {}), processes)
     if recipe is None:
         sized = choose_model(given, job, device, processes)
         config = sized.config
@@ -35,7 +34,7 @@ def decide(
             f"Recipe {recipe}: {m.family}, {m.layers} layers, width {m.width}; "
             f"{t.steps} steps of {t.batch} × {m.context} tokens with {t.optimizer}."
         )
-    check_division(config, processes)
+    check_division(config.training.model_dump(), processes)
     model = make_model(config.task, config.model)
     job.check(config)  # what the data cannot serve is said before anything is written
     job.task(model, config)

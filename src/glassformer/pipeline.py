@@ -232,7 +232,7 @@ def _resume(folder: Path, given: Settings, display: Display, world: World) -> Ru
         )
     with locked(folder):
         config = continued_config(folder, given)
-        check_division(config, world.size)
+        check_division(config.training.model_dump(), world.size)
         world.tell("begun", "before")
         return _go_on(folder, config, display, world)
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import Config, Settings, flatten
+from glassformer.config import Settings, flatten
 from glassformer.errors import UsageError
 from glassformer.settings import load_config
 
@@ -38,14 +38,15 @@ def as_arguments(
     return [*arguments, "--set", f"training.processes={processes}", *(["--resume"] if resume else [])]
 
 
-def check_division(config: Config, processes: int) -> None:
-    """Every batch must fall into equal parts."""
-    parts = config.training.accumulate * processes
-    for size in (config.training.batch, *config.training.batch_growth.values()):
+def check_division(training: Settings, processes: int) -> None:
+    """Every batch that the settings name must fall into equal parts."""
+    accumulate = training.get("accumulate", 1)
+    parts = accumulate * processes
+    for size in (training.get("batch", parts), *training.get("batch_growth", {}).values()):
         if size % parts:
             near = max(parts, round(size / parts) * parts)
             raise UsageError(
                 f"a batch of {size} does not divide among {processes} processes"
-                f"{f' of {config.training.accumulate} micro-batches each' if parts > processes else ''}: "
+                f"{f' of {accumulate} micro-batches each' if parts > processes else ''}: "
                 f"set training.batch to a multiple of {parts}, such as {near}"
             )

@@ -75,6 +75,8 @@ class Watch(threading.Thread):
     def _judge(self) -> None:
         now = time.monotonic()
         for rank, (sign, changed) in self._seen.items():
+            if sign.get("ended"):
+                self._end(sign["ended"])
             if sign.get("failed"):
                 self._end(f"rank {rank} ({sign['who']}) ended: {sign['failed']}", quiet=rank == 0)
             if not sign.get("done") and now - changed > SILENCE:
@@ -137,5 +139,7 @@ class Watch(threading.Thread):
             cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
             sys.stderr.write(f"{cursor}\nError: {why}. Rank {self.rank} ends too. Go on with --resume.\n")
             sys.stderr.flush()
-        self.done()
+        self._ended.set()
+        with suppress(RuntimeError):
+            self.beat(done=True, ended=why)  # so that the others say the same
         os._exit(EXIT_CODE)
