@@ -9,6 +9,7 @@ from glassformer import console
 from glassformer.cli_bench import bench_app
 from glassformer.cli_doctor import doctor_app
 from glassformer.cli_look import look_app
+from glassformer.cli_plan import plan_app
 from glassformer.cli_tokenizer import tokenizer_app
 from glassformer.cli_use import use_app
 
@@ -34,6 +35,7 @@ def _show_version(asked: bool) -> None:
 app.add_typer(use_app)  # without a name: generate, translate and classify stand beside the others
 app.add_typer(look_app)
 app.add_typer(doctor_app)
+app.add_typer(plan_app)
 app.add_typer(tokenizer_app, name="tokenizer")
 app.add_typer(bench_app, name="bench")
 

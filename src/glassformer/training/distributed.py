@@ -83,14 +83,24 @@ class Replicated(Layout):
 class Sharded(Layout):
     name = "fsdp"
 
-    def __init__(self, model: nn.Module, world: World, device: torch.device):
+    def __init__(self, model: nn.Module, world: World, device: torch.device, precision: str):
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+        from torch.distributed.fsdp import (
+            FSDPModule,
+            MixedPrecisionPolicy,
+            fully_shard,
+            register_fsdp_forward_method,
+        )
 
         mesh = init_device_mesh(device.type, (world.size,))
         self.blocks = [m for m in model.modules() if isinstance(m, Block)]
-        for module in (*self.blocks, model):
-            fully_shard(module, mesh=mesh)
+        # Blocks are gathered in the type they are used in: half as much to send, and no copy to keep. The
+        # stream between them stays in float32, as it is without fsdp.
+        used = torch.bfloat16 if precision == "bf16" else None
+        in_blocks = MixedPrecisionPolicy(used, reduce_dtype=torch.float32, cast_forward_inputs=False)
+        for block in self.blocks:
+            fully_shard(block, mesh=mesh, mp_policy=in_blocks)
+        fully_shard(model, mesh=mesh)
         if isinstance(model, EncoderDecoder):
             for method in ("encode", "decode"):
                 register_fsdp_forward_method(model, method)
@@ -127,7 +137,7 @@ def lay_out(model: nn.Module, kind: str, world: World, device: torch.device, pre
     check_layout(model, kind, world.size, precision)
     if world.size == 1:
         return Layout(model, world)
-    return Replicated(model, world) if kind == "ddp" else Sharded(model, world, device)
+    return Replicated(model, world) if kind == "ddp" else Sharded(model, world, device, precision)
 
 
 def check_layout(model: nn.Module, kind: str, processes: int, precision: str) -> None:

@@ -1,0 +1,87 @@
+"""The memory of one device while it trains, by part.
+
+    weights       4 bytes a parameter; under mixed precision 2 more for matrices, until the backward pass
+    gradients     4 bytes a parameter
+    optimizer     AdamW and Adam 8, SGD with momentum 4, Muon 4 for the blocks' matrices and 8 for the rest
+    activations   what the backward pass needs again, per token: see `saved_per_token`
+    logits        12 bytes for each score: its log-probability and two gradients, all in float32
+
+Gradients appear while activations go, so without accumulation only the larger of the two is held at the peak.
+Under ddp they have a place of their own; under fsdp every part but the last two is divided, while what is
+gathered for the moment comes on top. What PyTorch itself takes (half a gigabyte) is not counted here.
+"""
+
+from dataclasses import dataclass
+
+from glassformer.config import Config, ModelConfig
+from glassformer.planning.count import count
+
+SCORE_BYTES = 12
+
+
+@dataclass(frozen=True)
+class Memory:
+    weights: float
+    gradients: float
+    optimizer: float
+    activations: float
+    logits: float
+    gathered: float  # under fsdp: whole weights of what is worked on
+    together: bool  # gradients and activations are held at the same time
+
+    @property
+    def peak(self) -> float:
+        held = self.weights + self.optimizer + self.gathered
+        moving = self.activations + self.logits
+        return held + (moving + self.gradients if self.together else max(moving, self.gradients))
+
+    def parts(self) -> dict[str, float]:
+        names = ("weights", "gradients", "optimizer", "activations", "logits", "gathered")
+        return {name: getattr(self, name) for name in names}
+
+
+def saved_per_token(m: ModelConfig, half: bool, compiled: bool) -> float:
+    """Bytes of one block that wait for the backward pass. `half`: matrices are multiplied in 16 bits."""
+    h = 2 if half else 4
+    C, qk = m.width, (m.heads + m.kv_heads) * m.head_width
+    norms = 0 if m.placement == "none" else 2 * 4 * C  # the stream, as each norm found it
+    inputs = 2 * h * C  # of qkv and of up
+    heads = h * (qk + m.kv_heads * m.value_width)  # q, k and v as they come
+    if m.qk_norm and half and not compiled:
+        heads += 4 * qk  # widened for their norm
+    if m.qk_norm or m.position == "rope":
+        heads += h * qk  # and as they are compared
+    looked_up = 2 * h * m.heads * m.value_width  # what the heads found, apart and side by side
+    hidden = h * m.hidden * {"relu": 1, "swiglu": 4}.get(m.activation, 2)
+    dropped = 2 * C if m.dropout else 0  # a byte for each place that may be dropped
+    return norms + inputs + heads + looked_up + hidden + dropped
+
+
+def optimizer_bytes(config: Config) -> float:
+    counted = count(config.model)
+    matrices = counted.layers * sum(a * b for a, b in counted.block)
+    match config.training.optimizer:
+        case "sgd":
+            return 4.0 * counted.parameters
+        case "muon":
+            return 4.0 * matrices + 8.0 * (counted.parameters - matrices)
+        case _:
+            return 8.0 * counted.parameters
+
+
+def memory(config: Config, tokens: int, layout: str = "one", devices: int = 1, accumulate: int = 1) -> Memory:
+    """Of a device that reads `tokens` in one micro-batch."""
+    m, counted = config.model, count(config.model)
+    half, compiled = config.training.precision in ("bf16", "fp16"), config.training.compile == "on"
+    P, block = counted.parameters, sum(a * b for a, b in counted.block)
+    cast = 2.0 * counted.multiplied if half else 0.0
+    per_token = m.layers * saved_per_token(m, half, compiled) + (4 + (2 if half else 4)) * m.width
+    moving = {"activations": per_token * tokens, "logits": float(SCORE_BYTES) * m.vocab * tokens}
+    optimizer = optimizer_bytes(config)
+    if layout != "fsdp":
+        together = layout == "ddp" or accumulate > 1
+        return Memory(4.0 * P + cast, 4.0 * P, optimizer, **moving, gathered=0.0, together=together)
+    whole = 4.0 * counted.root + 2 * (2.0 if half else 4.0) * block  # what stands outside, and two blocks
+    whole += 2.0 * m.width * m.vocab if half else 0.0  # the unembedding, cast
+    gradients = 4.0 * P if accumulate > 1 else 4.0 * P / devices + 4.0 * max(block, counted.root)
+    return Memory(4.0 * P / devices, gradients, optimizer / devices, **moving, gathered=whole, together=True)

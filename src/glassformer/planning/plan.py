@@ -1,0 +1,170 @@
+"""The plan of a training: what it costs on which layout, which one to take, and what else to consider."""
+
+from dataclasses import asdict, dataclass
+from math import sqrt
+from typing import Any
+
+from glassformer.config import Config
+from glassformer.errors import UsageError
+from glassformer.planning.count import count, operations
+from glassformer.planning.devices import Device
+from glassformer.planning.memory import Memory, memory
+from glassformer.planning.time import step_time
+
+USABLE = 0.92  # of a device's memory: the rest is PyTorch's own, and gaps
+OWN = 0.6e9  # bytes that PyTorch takes before it does anything
+MACHINE = 8  # devices that share a fast link
+NETWORK = 50e9  # bytes a second between machines, for each device
+OVERLAP = 0.6  # of the work behind which communication can hide
+NOTICEABLE = 1.03
+OPTIMAL = 20  # tokens a parameter that use a given amount of computing best (Hoffmann et al., 2022)
+# The same paper's fit of the loss, L = E + A/N^α + B/D^β, in nats a token of its own vocabulary.
+E, A, ALPHA, B, BETA = 1.69, 406.4, 0.34, 410.7, 0.28
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to lay the training out."""
+
+    layout: str
+    accumulate: int
+    memory: Memory
+    fits: bool
+    step_seconds: float
+    communication: float  # of these, what cannot be hidden
+
+
+@dataclass(frozen=True)
+class Plan:
+    config: Config
+    device: Device
+    devices: int
+    tokens: float
+    price: float
+    options: list[Option]
+
+    @property
+    def chosen(self) -> Option | None:
+        """The first that fits and is not noticeably slower than the fastest: ddp before fsdp, few parts."""
+        fitting = [option for option in self.options if option.fits]
+        least = min((o.step_seconds for o in fitting), default=0.0)
+        return next((o for o in fitting if o.step_seconds <= NOTICEABLE * least), None)
+
+    @property
+    def tokens_per_step(self) -> int:
+        return self.config.training.batch * self.config.model.context
+
+    @property
+    def steps(self) -> float:
+        return self.tokens / self.tokens_per_step
+
+    def as_dict(self) -> dict[str, Any]:
+        counted, best = count(self.config.model), self.chosen
+        result: dict[str, Any] = {
+            "parameters": counted.parameters,
+            "parameters_by_part": counted.parts,
+            "operations_per_token": operations(self.config.model),
+            "operations": operations(self.config.model) * self.tokens,
+            "tokens": self.tokens,
+            "steps": self.steps,
+            "device": asdict(self.device),
+            "devices": self.devices,
+            "options": [
+                {
+                    "layout": o.layout,
+                    "accumulate": o.accumulate,
+                    "fits": o.fits,
+                    "memory": o.memory.peak + OWN,
+                    "memory_by_part": o.memory.parts(),
+                    "step_seconds": o.step_seconds,
+                    "tokens_per_second": self.tokens_per_step / o.step_seconds,
+                }
+                for o in self.options
+            ],
+            "optimal": optimal(operations(self.config.model) * self.tokens, counted.parameters, self.tokens),
+        }
+        if best is not None:
+            hours = self.steps * best.step_seconds / 3600
+            result["chosen"] = {"layout": best.layout, "accumulate": best.accumulate}
+            result["hours"] = hours
+            result["cost"] = hours * self.devices * self.price
+            peak = self.tokens_per_step * operations(self.config.model) / best.step_seconds
+            result["share_of_matmul_rate"] = peak / self.devices / self.device.matmul
+        return result
+
+
+def optimal(operations_in_all: float, parameters: int, tokens: float) -> dict[str, float]:
+    """What the same computing would best be spent on, and what loss either is expected to reach."""
+    best_parameters = sqrt(operations_in_all / (6 * OPTIMAL))
+
+    def loss(n: float, d: float) -> float:
+        return E + A / n**ALPHA + B / d**BETA
+
+    return {
+        "tokens_per_parameter": tokens / parameters,
+        "parameters": best_parameters,
+        "tokens": OPTIMAL * best_parameters,
+        "expected_loss": loss(parameters, tokens),
+        "expected_loss_optimal": loss(best_parameters, OPTIMAL * best_parameters),
+    }
+
+
+def make_plan(
+    config: Config, device: Device, devices: int, tokens: float | None = None, price: float | None = None
+) -> Plan:
+    """Every layout of a training over `devices`, with the memory and the time of each."""
+    if not config.model.vocab:
+        raise UsageError("plan needs the size of the vocabulary: --set model.vocab=50257, or tokenizer.vocab")
+    slow = device.name == "cpu"
+    if config.training.precision == "auto":
+        config.training.precision = "float32" if slow else "bf16"
+    if config.training.compile == "auto":  # a training worth a plan is long enough for it
+        config.training.compile = "off" if slow else "on"
+    batch = config.training.batch
+    if batch % devices:
+        near = max(devices, round(batch / devices) * devices)
+        raise UsageError(
+            f"a batch of {batch} does not divide among {devices} devices: --set training.batch={near}"
+        )
+    if tokens is None:
+        tokens = float(config.training.steps * batch * config.model.context)
+    own = batch // devices
+    ways = [n for n in range(1, own + 1) if own % n == 0 and (n & (n - 1) == 0 or n == own)]
+    layouts = ["one"] if devices == 1 else ["ddp", "fsdp"]
+    options = [_option(config, device, devices, layout, n) for layout in layouts for n in ways]
+    return Plan(
+        config, device, devices, tokens, device.price if price is None else price, _worth_showing(options)
+    )
+
+
+def _option(config: Config, device: Device, devices: int, layout: str, accumulate: int) -> Option:
+    own = config.training.batch // devices
+    held = memory(config, own * config.model.context // accumulate, layout, devices, accumulate)
+    alone = step_time(config, device, own, accumulate, 1 / devices if layout == "fsdp" else 1.0)
+    sent = _sent(config, layout, devices, accumulate)
+    link = device.link if devices <= MACHINE else NETWORK
+    waiting = max(0.0, sent / link - OVERLAP * alone)
+    fits = held.peak + OWN <= USABLE * device.memory
+    return Option(layout, accumulate, held, fits, alone + waiting, waiting)
+
+
+def _sent(config: Config, layout: str, devices: int, accumulate: int) -> float:
+    """Bytes that a device sends in a step."""
+    share, P = (devices - 1) / devices, count(config.model).parameters
+    if layout == "ddp":
+        return 2 * share * 4.0 * P  # gradients: summed, and the sums handed round
+    if layout == "fsdp":  # weights gathered for both passes of each micro-batch, gradients summed once
+        size = 2.0 if config.training.precision in ("bf16", "fp16") else 4.0
+        return share * P * (2 * accumulate * size + 4.0)
+    return 0.0
+
+
+def _worth_showing(options: list[Option]) -> list[Option]:
+    """Of each layout the largest parts, and where it begins to fit: the last that does not, two that do."""
+    shown: list[Option] = []
+    for layout in dict.fromkeys(o.layout for o in options):
+        own = [o for o in options if o.layout == layout]
+        fitting = [o for o in own if o.fits]
+        others = [o for o in own if not o.fits]
+        shown += [*dict.fromkeys((*others[:1], *others[-1:])), *fitting[:2]]
+    return shown

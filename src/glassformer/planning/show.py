@@ -1,0 +1,101 @@
+"""A plan in words and columns."""
+
+from glassformer.planning.count import count, operations
+from glassformer.planning.plan import OWN, Plan, optimal
+
+FITTED = 40e6  # parameters below which the paper fitted nothing
+
+
+def show(plan: Plan) -> str:
+    return "\n".join([*_model(plan), "", *_layouts(plan), "", *_verdict(plan), "", *_balance(plan)])
+
+
+def _model(plan: Plan) -> list[str]:
+    counted, m = count(plan.config.model), plan.config.model
+    parts = ", ".join(f"{name} {_count(n)}" for name, n in counted.parts.items() if n)
+    each = operations(m)
+    return [
+        f"Model        {_count(counted.parameters)} parameters: {parts}",
+        f"Operations   {each:.3g} a token in training (6 for each of {_count(counted.multiplied)} weights "
+        f"that are multiplied, and attention over {m.context})",
+        f"Data         {_count(plan.tokens)} tokens: {plan.steps:,.0f} steps of "
+        f"{plan.config.training.batch} × {m.context}; {each * plan.tokens:.3g} operations in all",
+    ]
+
+
+def _layouts(plan: Plan) -> list[str]:
+    d = plan.device
+    how = "measured" if d.measured else "from its data sheet, not measured"
+    t = plan.config.training
+    lines = [
+        f"{plan.devices} × {d.name}, {d.memory / 1e9:.0f} GB, {_count(d.matmul, 'G')}FLOP/s, "
+        f"{_count(d.bandwidth, 'G')}B/s ({how}); {t.optimizer}, {t.precision}, "
+        f"{'compiled' if t.compile == 'on' else 'not compiled'}",
+        f"{'layout':8}{'parts':>6}{'weights':>9}{'grads':>8}{'optim.':>8}{'activ.':>8}{'logits':>8}"
+        f"{'gathered':>9}{'peak GB':>9}{'':>6}{'ms/step':>10}{'tokens/s':>12}",
+    ]
+    for o in plan.options:
+        p = {name: f"{value / 1e9:.2f}" for name, value in o.memory.parts().items()}
+        lines.append(
+            f"{o.layout:8}{o.accumulate:>6}{p['weights']:>9}{p['gradients']:>8}{p['optimizer']:>8}"
+            f"{p['activations']:>8}{p['logits']:>8}{p['gathered']:>9}{(o.memory.peak + OWN) / 1e9:>9.2f}"
+            f"{'fits' if o.fits else 'no':>6}{1e3 * o.step_seconds:>10.1f}"
+            f"{plan.tokens_per_step / o.step_seconds:>12,.0f}"
+        )
+    return lines
+
+
+def _verdict(plan: Plan) -> list[str]:
+    best, t = plan.chosen, plan.config.training
+    if best is None:
+        least = min(plan.options, key=lambda o: o.memory.peak)
+        return [
+            f"Nothing fits: the least is {(least.memory.peak + OWN) / 1e9:.1f} GB ({least.layout} in "
+            f"{least.accumulate} parts). More devices with fsdp, a smaller model.context, or a smaller model."
+        ]
+    seconds = plan.steps * best.step_seconds
+    cost = seconds / 3600 * plan.devices * plan.price
+    said = f", about ${cost:,.2f} at ${plan.price:g} an hour for each device" if plan.price else ""
+    waiting = 1e3 * best.communication
+    sent = f"; {waiting:.0f} ms of a step wait for the network" if waiting >= 1 else ""
+    more = f" --set training.parallel={best.layout}" if plan.devices > 1 else ""
+    return [
+        f"Take {best.layout} with training.accumulate={best.accumulate}: {_duration(seconds)}{said}{sent}.",
+        f"Settings: --set training.batch={t.batch} --set training.accumulate={best.accumulate}{more}",
+    ]
+
+
+def _balance(plan: Plan) -> list[str]:
+    counted = count(plan.config.model)
+    o = optimal(operations(plan.config.model) * plan.tokens, counted.parameters, plan.tokens)
+    ratio = o["tokens_per_parameter"]
+    word = "near the 20 that use computing best"
+    if ratio < 10:
+        word = "few: a smaller model on more tokens would use the same computing better"
+    elif ratio > 40:
+        word = "more than computing alone asks for, as is right for a model that is used a lot"
+    lines = [
+        f"Balance      {ratio:.3g} tokens a parameter, {word}.",
+        f"             For this computing: {_count(o['parameters'])} parameters on {_count(o['tokens'])} "
+        f"tokens, 20 each (Hoffmann et al., 2022).",
+    ]
+    if min(o["parameters"], counted.parameters) >= FITTED:
+        lines.append(
+            f"             Their fit expects a loss of {o['expected_loss']:.2f} nats a token from "
+            f"this plan, {o['expected_loss_optimal']:.2f} from that."
+        )
+    return lines
+
+
+def _count(n: float, billion: str = "B") -> str:
+    for size, sign in ((1e12, "T"), (1e9, billion), (1e6, "M"), (1e3, "k")):
+        if n >= size:
+            return f"{n / size:.3g} {sign}"
+    return f"{n:.0f}"
+
+
+def _duration(seconds: float) -> str:
+    for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {name}"
+    return f"{seconds:.0f} seconds"
