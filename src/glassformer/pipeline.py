@@ -18,9 +18,9 @@ from glassformer.lock import locked
 from glassformer.models.cost import operations_per_token
 from glassformer.models.make import make_model
 from glassformer.models.model import parameter_count
-from glassformer.prepare import agreed, find_tokenizer, text_size
+from glassformer.prepare import agreed, find_tokenizer, refuse_other_tokenizer, text_size
 from glassformer.run import Run
-from glassformer.settings import continued_config, load_config, merge, save_config
+from glassformer.settings import continued_config, load_config, merge, refuse_changed, save_config
 from glassformer.several import as_arguments, check_division, processes_to_start
 from glassformer.text.load import load_tokenizer
 from glassformer.text.mix import Mix
@@ -185,7 +185,9 @@ def _fit(
     task = job.task(model, config)
     width = config.model.width
     trainer = Trainer(model, task, config.training, folder, hooks, device=device, width=width, world=world)
+    trainer.settings = flatten(config.model_dump(mode="json"))
     if checkpoint is not None:
+        refuse_changed(checkpoint, trainer.settings)
         trainer.resume(checkpoint)
         done = trainer.progress.step >= config.training.steps
         display.note(
@@ -250,6 +252,7 @@ def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
         )
     path = folder / "tokenizer.json"
     tokenizer = None if config.model.patch and not path.is_file() else load_tokenizer(path)
+    refuse_other_tokenizer(folder, tokenizer, recorded.get("tokenizer_fingerprint"))
     job = JOBS[config.task](opened, tokenizer, config.data)
     checkpoint = None
     if world.leads:

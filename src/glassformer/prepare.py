@@ -1,16 +1,18 @@
 """Before training: the tokenizer of a run, and what the data and the user must agree on."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from glassformer.config import Settings, build
-from glassformer.errors import UsageError
+from glassformer.errors import RunError, UsageError
 from glassformer.jobs.job import Job
 from glassformer.run import Run
 from glassformer.settings import merge
 from glassformer.sizing import choose_tokenizer
 from glassformer.text.load import load_tokenizer, train_tokenizer
+from glassformer.text.shards import tokenizer_fingerprint
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.display import Display
 
@@ -55,6 +57,16 @@ def find_tokenizer(
     tokenizer = train_tokenizer(settings.kind, texts, settings.vocab, settings.pattern, kind.specials, **form)
     why = "" if asked else why
     return tokenizer, settings.model_dump(), why or f"{settings.kind} with {len(tokenizer)} entries"
+
+
+def refuse_other_tokenizer(folder: Path, tokenizer: Tokenizer | None, begun_with: str | None) -> None:
+    """Ids of another tokenizer mean other text to the same weights."""
+    found = tokenizer_fingerprint(tokenizer) if tokenizer else None
+    if begun_with and found and found != begun_with:
+        raise RunError(
+            f"{folder / 'tokenizer.json'} is not the tokenizer the run was begun with: its fingerprint is "
+            f"{found[:12]}…, then it was {begun_with[:12]}…. Restore the file, or start a new run."
+        )
 
 
 def text_size(opened: Any) -> int:

@@ -4,6 +4,7 @@ Three hands give them, the later winning: what sizing.py chooses from text and m
 They are gathered as plain nested dictionaries and become a `Config` once, before anything is computed.
 """
 
+import json
 from pathlib import Path
 
 import yaml
@@ -140,6 +141,26 @@ def continued_config(folder: Path, given: Settings) -> Config:
 def _found_again(name: str, known: dict[str, float]) -> str:
     """A source of a mix as the run has it written down: with its whole path."""
     return name if name in known else str(Path(name).expanduser().resolve())
+
+
+def refuse_changed(checkpoint: Path, settings: Settings) -> None:
+    """A config.yaml that was edited since: what it says must be what the checkpoint was made by."""
+    try:
+        state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+        before: Settings = dict(state.get("settings") or {})
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+        return  # whoever loads the checkpoint says what is wrong with it
+    refused = [
+        f"  {key}: {before[key]} → {value}"
+        for key, value in settings.items()
+        if key in before and before[key] != value and key not in MAY_CHANGE
+    ]
+    if refused:
+        raise UsageError(
+            f"{checkpoint} was made by other settings than config.yaml has now:\n"
+            + "\n".join(refused)
+            + "\nRestore them, or start a new run with another --out."
+        )
 
 
 def _same_source(asked: str | None, begun_with: str | None) -> bool:

@@ -1,11 +1,14 @@
 """When it breaks: numbers that are none, a disk or a memory that is full, weights of another model."""
 
+import errno
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from glassformer.config import build
 from glassformer.errors import DiskError, DivergedError, RunError
@@ -114,3 +117,69 @@ def test_a_batch_too_large_for_the_memory_is_named_with_one_that_fits(
         trainer.run()
     assert all(torch.equal(w, before[name]) for name, w in weights(trainer).items())
     assert not any(p.grad is not None for p in trainer.model.parameters())
+
+
+def breaks_at(trainer: Any, step: int, while_lr_scale_is: float) -> None:
+    """Have the loss of a step be no number until the learning rate is lower."""
+    plain = trainer.task.loss
+
+    def loss(*args: Any, **kwargs: Any) -> torch.Tensor:
+        value = plain(*args, **kwargs)
+        at, scale = trainer.progress.step + 1, trainer.progress.lr_scale
+        return value * float("nan") if at == step and scale >= while_lr_scale_is else value
+
+    trainer.task.loss = loss
+
+
+def test_a_run_that_breaks_goes_back_and_on_with_a_lower_rate(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, configure(rollbacks=3, checkpoint_every=5))
+    breaks_at(trainer, step=8, while_lr_scale_is=0.5)  # twice
+    progress = trainer.run()
+    assert (progress.step, progress.rollbacks, progress.lr_scale) == (12, 2, 0.25)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, 13))  # nothing twice
+    rates = {line["step"]: line["lr"] for line in lines}
+    assert rates[6] / rates[5] < 0.3  # from the checkpoint on
+
+
+def test_going_back_has_an_end_and_needs_no_checkpoint_of_the_user(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, configure(rollbacks=2))
+    breaks_at(trainer, step=1, while_lr_scale_is=0.0)
+    with pytest.raises(DivergedError, match="Training broke at step 1"):
+        trainer.run()
+    assert (trainer.progress.rollbacks, trainer.progress.lr_scale) == (2, 0.25)
+
+
+def test_without_being_asked_nothing_goes_back(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, configure(checkpoint_every=5))
+    breaks_at(trainer, step=8, while_lr_scale_is=1.0)
+    with pytest.raises(DivergedError, match="rollbacks=3"):
+        trainer.run()
+    assert (tmp_path / "checkpoints" / "step-00000005" / "seal.json").is_file()
+
+
+def test_saving_beside_training_writes_the_step_it_names(tmp_path: Path) -> None:
+    """However long the disk takes: what is written is a copy from when the save was asked for."""
+    trainer = make_trainer(tmp_path, configure())
+    trainer.step(trainer.model)
+    expected, hold = weights(trainer), threading.Event()
+    trainer.saver.give(hold.wait)  # the disk is busy
+    trainer._save(wait=False)
+    for _ in range(3):
+        trainer.step(trainer.model)
+    hold.set()
+    trainer.saver.close()
+    stored = load_file(tmp_path / "checkpoints" / "step-00000001" / "model.safetensors")
+    assert all(torch.equal(stored[name], value) for name, value in expected.items() if name in stored)
+    assert not torch.equal(stored["stack.embedding.weight"], weights(trainer)["stack.embedding.weight"])
+
+
+def test_what_fails_beside_training_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(weights_module, "save_file", fail)
+    trainer = make_trainer(tmp_path, configure(steps=400, checkpoint_every=10))
+    with pytest.raises(DiskError, match="the disk is full"):
+        trainer.run()
+    assert trainer.progress.step < 400

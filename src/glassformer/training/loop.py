@@ -53,6 +53,7 @@ class Trainer(Steps):
     ):
         super().__init__(model, task, config, folder, device=device, width=width, world=world)
         self.hooks, self.saver = hooks, Saver()
+        self.settings: dict[str, Any] = {}  # of the whole run, to be written down with each checkpoint
         self._saves, self._saved_at = 0, -1
         how = (config.compile == "on", self.precision.name, self.layout.name, world.size)
         self.environment = environment(device, *how)
@@ -203,6 +204,7 @@ class Trainer(Steps):
             self.task.carried(),
             self.world,
             self._saves,
+            self.settings,
         )
         folder = self.folder / "checkpoints"
         self.saver.give(lambda: save_checkpoint(folder, taken, self.config.keep, self.world))

@@ -78,6 +78,7 @@ def take_snapshot(
     carried: dict[str, Tensor],
     world: World,
     number: int = 0,
+    settings: dict[str, Any] | None = None,
 ) -> Snapshot:
     """A copy in memory: what training does next does not reach it."""
     weights, moments = state_of(model), optimizer_state(model, optimizers)
@@ -89,7 +90,12 @@ def take_snapshot(
         files["optimizer.safetensors"] = Held({n: _copy(t) for n, t in moments.items()})
     own = "carried.safetensors" if world.size == 1 else f"carried-{world.rank + 1:05d}.safetensors"
     files[own] = Held({n: _copy(t) for n, t in carried.items()})
-    state = {"format_version": FORMAT_VERSION, "progress": asdict(progress), "environment": environment}
+    state = {
+        "format_version": FORMAT_VERSION,
+        "progress": asdict(progress),
+        "environment": environment,
+        "settings": settings or {},
+    }
     return Snapshot(progress.step, files, state, number if world.size > 1 else None)
 
 
