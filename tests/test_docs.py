@@ -23,7 +23,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
 
 
-EXECUTED = ["README.md", "docs/data.md", "docs/looking-inside.md", "docs/tokenizer.md"]
+EXECUTED = ["README.md", "docs/data.md", "docs/looking-inside.md", "docs/tokenizer.md", "docs/training.md"]
 
 
 @pytest.mark.parametrize("page", EXECUTED)
