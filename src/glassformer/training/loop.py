@@ -118,7 +118,9 @@ class Trainer(Steps):
         if self.hooks.evaluate and (last or progress.step % config.eval_every == 0):
             self.world.at("evaluation")
             self._evaluate(log)
-        if self.hooks.sample and config.sample_every and progress.step % config.sample_every == 0:
+        # A model in parts can only speak with all processes, and they might come to different words.
+        speaks = self.hooks.sample and self.world.leads and self.layout.name != "fsdp"
+        if speaks and config.sample_every and progress.step % config.sample_every == 0:
             self._sample()
         if stop or last or progress.step % config.checkpoint_every == 0:
             self._save(wait=False)
@@ -162,14 +164,15 @@ class Trainer(Steps):
         assert self.hooks.evaluate is not None
         progress = self.progress
         result = self.hooks.evaluate()
+        criterion = self.world.each(result.criterion)[0]  # a last bit must not part the processes' ways
         record = {**result.numbers(), "step": progress.step, "split": "valid"}
         log.write({**record, "train_tokens": progress.tokens, "seconds": progress.seconds})
         before = math.inf if progress.best is None else progress.best
-        best = result.criterion < before
+        best = criterion < before
         if best:
-            progress.best, progress.best_step = result.criterion, progress.step
+            progress.best, progress.best_step = criterion, progress.step
             self._save_weights()
-        improved = result.criterion < before - LEAST_GAIN
+        improved = criterion < before - LEAST_GAIN
         progress.since_best = 0 if improved else progress.since_best + 1
         self.hooks.display.evaluated(progress.step, result.summary(), best)
         if self._out_of_patience() and progress.step < self.config.steps:

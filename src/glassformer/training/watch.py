@@ -92,9 +92,13 @@ class Watch(threading.Thread):
                 f"nothing has moved for {self.stuck:.0f} s; rank {names} is behind the others: {report}"
             )
 
-    def missing(self) -> list[int]:
-        """Ranks that have never been heard of."""
-        return [r for r in range(self.size) if r != self.rank and r not in self._seen]
+    def meet(self, seconds: float) -> None:
+        """Wait until all have been heard of."""
+        began = time.monotonic()
+        while missing := [r for r in range(self.size) if not self.store.check([f"beat/{r}"])]:
+            if time.monotonic() - began > seconds:
+                raise RuntimeError(f"rank {', '.join(map(str, missing))} did not come")
+            time.sleep(0.05)
 
     def who_is_gone(self) -> str | None:
         """After a collective failed: wait until it shows who is missing, but not for long."""

@@ -132,7 +132,6 @@ def _join() -> World:
         name = "lo0" if sys.platform == "darwin" else "lo"
         for library in ("GLOO", "NCCL"):
             os.environ.setdefault(f"{library}_SOCKET_IFNAME", name)
-    watch: Watch | None = None
     try:
         attempt = f"glassformer/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
         store = PrefixStore(attempt, _open_store(host, port, rank))
@@ -141,17 +140,15 @@ def _join() -> World:
         watch = Watch(PrefixStore(attempt, of_its_own), rank, size, keeper)
         watch.beat()
         watch.start()
-        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        watch.meet(JOINING.total_seconds())
+        backend = "gloo"
         if torch.cuda.is_available():
             torch.cuda.set_device(local % torch.cuda.device_count())
-        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=JOINING)
-        dist.barrier()
-        dist.distributed_c10d._set_pg_timeout(WORKING)
+            backend = "cpu:gloo,cuda:nccl" if dist.is_nccl_available() else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=WORKING)
     except (RuntimeError, ValueError) as error:
-        missing = f" (not heard of: {watch.missing()})" if watch else ""
-        reason = str(error).splitlines()[0]
         raise RunError(
-            f"rank {rank} of {size} could not meet the others at {host}:{port}{missing}: {reason}"
+            f"rank {rank} of {size} could not meet the others at {host}:{port}: {str(error).splitlines()[0]}"
         ) from None
     world = World(rank, size, local, store, watch)
     if rank == 0:
