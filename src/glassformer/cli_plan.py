@@ -35,9 +35,9 @@ def plan(
         typer.Argument(help=f"A recipe, its YAML file, or a shape: {', '.join(SHAPES)}.", show_default=False),
     ] = None,
     gpu: Annotated[str, typer.Option(help="A kind of GPU, or here: this machine, measured.")] = "h200",
-    gpus: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
+    gpus: Annotated[int | None, typer.Option(min=1, help="How many; 1.", show_default=False)] = None,
     tokens: Annotated[
-        float | None, typer.Option(help="To train on, such as 10e9; as the steps say if not given.")
+        str | None, typer.Option(help="To train on, such as 10e9 or 10B; as the steps say if not given.")
     ] = None,
     price: Annotated[float | None, typer.Option(min=0, help="Dollars an hour for one GPU.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A setting, key=value; repeatable.")] = None,
@@ -49,10 +49,11 @@ def plan(
     from glassformer.planning.devices import find
     from glassformer.planning.plan import make_plan
     from glassformer.planning.show import show
-    from glassformer.settings import load_recipe, merge, parse_overrides
+    from glassformer.settings import load_recipe, load_variants, merge, parse_overrides
 
-    if tokens is not None and not 0 < tokens < float("inf"):
-        raise UsageError(f"--tokens {tokens:g}: expected a number above 0, such as 10e9")
+    budget = _number(tokens) if tokens is not None else None
+    if budget is not None and not 0 < budget < 1e20:
+        raise UsageError(f"--tokens {tokens}: expected a number above 0, such as 10e9 or 10B")
     known: Settings = {}
     if recipe in SHAPES:
         layers, heads, width = SHAPES[recipe]
@@ -63,10 +64,28 @@ def plan(
         }
     elif recipe is not None:
         known = load_recipe(recipe)
+        if variants := load_variants(recipe):
+            raise UsageError(
+                f"recipe {recipe} sets several models side by side ({', '.join(variants)}): plan one of "
+                "them by its own settings, --set model.layers=…"
+            )
     given = merge(known, parse_overrides(set_ or []))
     vocab = given.get("model", {}).get("vocab") or given.get("tokenizer", {}).get("vocab", 0)
     config = build(merge(given, {"model": {"vocab": vocab}}))
     if config.task not in ("language", "masked"):
         raise UsageError(f"plan is for language models, not for the task {config.task}")
-    made = make_plan(config, find(gpu), gpus, tokens, price)
+    devices = gpus or config.training.processes or 1
+    made = make_plan(config, find(gpu), devices, budget, price)
     console.put_json(made.as_dict()) if json_ else console.put(show(made))
+    if not given.get("model", {}).get("vocab"):
+        console.note(f"(A vocabulary of {vocab}, as tokenizer.vocab says; a text may have fewer entries.)")
+
+
+def _number(text: str) -> float:
+    """10e9, 10B, 300M; nothing that can be read so gives 0."""
+    sizes = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+    text = text.strip().lower().replace("_", "").replace(",", "")
+    try:
+        return float(text[:-1]) * sizes[text[-1]] if text[-1:] in sizes else float(text)
+    except ValueError:
+        return 0.0

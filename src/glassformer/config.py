@@ -189,6 +189,18 @@ SECTIONS: dict[str, type[Section]] = {
 }
 
 
+OTHER_NAMES = {  # what other programs call them
+    "learning_rate": "training.lr",
+    "batch_size": "training.batch",
+    "max_steps": "training.steps",
+    "n_layer": "model.layers",
+    "n_head": "model.heads",
+    "n_embd": "model.width",
+    "block_size": "model.context",
+    "vocab_size": "tokenizer.vocab",
+}
+
+
 def known_keys() -> list[str]:
     return ["task", *(f"{s}.{f}" for s, section in SECTIONS.items() for f in section.model_fields)]
 
@@ -210,7 +222,9 @@ def check_keys(settings: Settings, where: str) -> None:
             raise UsageError(f"{where}: {section} holds settings; expected one of them, {section}.…=…")
     for key in flatten(settings):
         if key not in (*known, "format_version", *SECTIONS):
-            raise UsageError(f"{where}: there is no setting '{key}'.{closest(key, known)}")
+            meant = OTHER_NAMES.get(key.partition(".")[2])
+            hint = f" Did you mean '{meant}'?" if meant else closest(key, known)
+            raise UsageError(f"{where}: there is no setting '{key}'.{hint}")
 
 
 def coerce(settings: Settings, where: str) -> Settings:

@@ -1,6 +1,7 @@
 """Writing files so that a crash, a full disk or a second process never leaves half of one."""
 
 import errno
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,10 @@ _REASONS = {
     errno.EACCES: "permission is denied",
     errno.EPERM: "permission is denied",
 }
+
+
+_UMASK = os.umask(0)  # it can only be asked for by setting it
+os.umask(_UMASK)
 
 
 def cache_dir(*parts: str) -> Path:
@@ -52,6 +57,7 @@ def replacing(path: Path) -> Iterator[Path]:
     with writing(path):
         try:
             yield temporary
+            temporary.chmod(0o666 & ~_UMASK)  # some libraries keep what they write to the user alone
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -64,6 +70,12 @@ def write_atomically(path: Path, data: bytes | str) -> None:
     """Replace `path` by `data`, at once."""
     with replacing(path) as temporary:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync_folder(folder: Path) -> None:

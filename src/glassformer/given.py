@@ -40,6 +40,8 @@ def gather(
         tested = {**tested, "training": kept}
     given = merge(tested, nested)
     data = {**given.get("data", {})}
+    if data.get("mix") == {} and "mix" in nested.get("data", {}):
+        raise UsageError("data.mix names no source: expected {SOURCE: weight, …}")
     if data.get("mix"):
         if source is not None or "source" in nested.get("data", {}):
             raise UsageError("data.mix names the sources: leave SOURCE out, or data.mix")

@@ -1,6 +1,7 @@
 """One process in a folder at a time. The lock is the system's, so that it goes with the process."""
 
 import os
+import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ def locked(folder: Path, wait: bool = False) -> Iterator[None]:
                 f"{folder} is being trained by {holder}. Wait for it to end, or choose another --out."
             )
         file.truncate(0)
-        file.write(f"process {os.getpid()}")
+        file.write(f"process {os.getpid()} on {platform.node()}")
         file.flush()
         yield
 
@@ -47,6 +48,10 @@ def _take(descriptor: int) -> bool:
         return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError as error:  # a file system without locks
+        raise RunError(
+            f"no lock can be had there ({error.strerror}): choose a folder on another disk"
+        ) from None
     return True

@@ -61,6 +61,7 @@ def train(
     folder = Path(out) if out else Path("runs") / default_name(given)
     count = processes_to_start(given, folder, resume)
     if count > 1:
+        check_division(given.get("training", {}), count)
         options = {"task": task, "target": target, "recipe": recipe, "init": init}
         launch(
             as_arguments(source, folder, settings, count, resume, **options), count, type(display) is Silent
@@ -75,6 +76,11 @@ def train(
         if resume and (folder / "config.yaml").is_file():
             return _resume(folder, said, display, world)
         if resume:
+            if folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
+                raise RunError(
+                    f"{folder} cannot be resumed: its config.yaml is missing. Restore it, or choose another "
+                    "--out."
+                )
             display.note(f"{folder} holds no run yet, so it is begun.")
         return _begin(folder, given, recipe, init, display, world)
 
@@ -257,6 +263,8 @@ def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     checkpoint = None
     if world.leads:
         checkpoint = latest_checkpoint(folder / "checkpoints", lambda t: display.note(f"Warning: {t}."))
+        if checkpoint is None and (folder / "metrics.jsonl").is_file():
+            display.note(f"Warning: {folder} holds no checkpoint, so training begins at step 1.")
     checkpoint = shared_name(world, "checkpoint", checkpoint)
     base = Run(recorded["init"]) if recorded.get("init") and checkpoint is None else None
     device = choose_device(config.training.device, world.local)

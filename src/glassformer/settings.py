@@ -126,11 +126,13 @@ def continued_config(folder: Path, given: Settings) -> Config:
     changes = flatten(build(merge(config.model_dump(), given)).model_dump()) if given else before
     differing = {k: (before[k], changes[k]) for k in asked if k in before and changes[k] != before[k]}
     refused = [f"  {k}: {a} → {b}" for k, (a, b) in differing.items() if k not in MAY_CHANGE]
+    longer = {"training.steps", "training.minutes"} & differing.keys()
     if refused:
         raise UsageError(
             f"{folder} was begun with other settings, and resuming must not change them:\n"
             + "\n".join(refused)
-            + "\nLeave them out, or start a new run with another --out."
+            + "\nLeave them out, or start a new run with another --out"
+            + (f" (--init {folder} begins it with these weights)." if longer else ".")
         )
     for key, (_, value) in differing.items():
         section, _, field = key.partition(".")
@@ -174,6 +176,8 @@ def _read_yaml(path: Path) -> Settings:
         raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())[:300]}") from None
     except RecursionError:
         raise UsageError(f"{path} is nested too deeply") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
     if not isinstance(content, dict):
         raise UsageError(f"{path}: expected settings such as `model: {{layers: 4}}`")
     return content

@@ -34,7 +34,7 @@ def as_arguments(
             arguments += [f"--{name}", str(value)]
     for key, value in flatten(settings or {}).items():
         if key != "training.processes":
-            arguments += ["--set", f"{key}={json.dumps(value)}"]
+            arguments += ["--set", f"{key}={json.dumps(value, ensure_ascii=False, default=str)}"]
     return [*arguments, "--set", f"training.processes={processes}", *(["--resume"] if resume else [])]
 
 

@@ -130,7 +130,10 @@ def _for_text(given: Settings, job: LanguageJob, device: torch.device, processes
     }
     config = build(merge(sized, chosen, {"training": {"steps": steps}}))
     why = "enough for the text" if wanted == 6.0 * tokens else f"what {minutes:g} minutes here can train well"
-    return _explained(config, f"{epochs:.1f} times through {_count(tokens)} tokens", why, seconds)
+    if {"layers", "width"} <= asked.keys():
+        why = "as asked"
+    passes = f"{epochs:.1f} times through {_count(tokens)} tokens"
+    return _explained(config, passes, why, seconds, hint="steps" not in training)
 
 
 def _for_examples(given: Settings, job: ExamplesJob, device: torch.device, processes: int) -> Sized:
@@ -167,6 +170,7 @@ def _for_examples(given: Settings, job: ExamplesJob, device: torch.device, proce
         what,
         f"examples of {int(np.median(lengths))} tokens, {longest} or fewer in 199 of 200",
         seconds,
+        hint="steps" not in training,
     )
 
 
@@ -184,7 +188,7 @@ def _rhythm(steps: int, training: dict[str, Any]) -> dict[str, Any]:
     return {"eval_every": often, "checkpoint_every": often, "patience": 4, **warmup}
 
 
-def _explained(config: Config, passes: str, why: str, seconds: float) -> Sized:
+def _explained(config: Config, passes: str, why: str, seconds: float, hint: bool) -> Sized:
     m, t = config.model, config.training
     count = parameter_count(make_model(config.task, m))
     return Sized(
@@ -193,8 +197,8 @@ def _explained(config: Config, passes: str, why: str, seconds: float) -> Sized:
             f"Model: {m.family}, {m.layers} layers, width {m.width}, {_count(count)} parameters, "
             f"context {m.context}: {why}.",
             f"Training: {t.steps} steps of {t.batch} × {m.context} tokens, {passes}, dropout {m.dropout:g}; "
-            f"about {t.steps * seconds / 60:.1f} minutes at {seconds * 1000:.0f} ms a step "
-            "(--set training.minutes=30 for a better model).",
+            f"about {t.steps * seconds / 60:.1f} minutes at {seconds * 1000:.0f} ms a step"
+            f"{' (--set training.minutes=30 for a better model)' if hint else ''}.",
         ],
     )
 

@@ -76,6 +76,11 @@ def life(work: Callable[[int], int], end: Callable[[int, int], None]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
+def report(text: str) -> None:
+    """What a long test has found, past what pytest and its workers keep to themselves."""
+    (sys.__stderr__ or sys.stderr).write(text)
+
+
 def result(out: Path) -> dict[str, torch.Tensor]:
     """All that a run ends in: its best weights, its last ones, and its optimizers."""
     last = json.loads((out / "checkpoints" / "latest.json").read_text())["checkpoint"]

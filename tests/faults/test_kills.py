@@ -1,15 +1,21 @@
 """Trainings that are killed, terminated, or started twice in one place."""
 
+import errno
 import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from glassformer.errors import RunError
 from glassformer.lock import locked
+from glassformer.training.watch import Watch
+from tests.faults.kill import report
 
 ROOT = Path(__file__).parents[2]
 KILLS, TERMS = int(os.environ.get("GLASSFORMER_KILLS", "4")), int(os.environ.get("GLASSFORMER_TERMS", "2"))
@@ -24,7 +30,7 @@ def test_a_killed_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    sys.stdout.write(f"{said}\n")
+    report(f"{said}\n")
     assert said["killed"] >= KILLS and said["terminated"] >= TERMS
     assert said["killed in a save"] >= KILLS // 3
     assert said["identical"] == said["finished"] > 0
@@ -47,4 +53,35 @@ def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
         holder.kill()
         holder.wait()
     with locked(tmp_path):  # a lock goes with its process
+        pass
+
+
+def test_the_last_word_of_a_rank_is_not_talked_over() -> None:
+    """A sign of life that is on its way when a rank says good-bye must not take its place."""
+
+    class Slow:
+        def __init__(self) -> None:
+            self.said: list[dict[str, Any]] = []
+
+        def set(self, key: str, value: str) -> None:
+            time.sleep(0.05 if "done" not in value else 0.0)
+            self.said.append(json.loads(value))
+
+    store: Any = Slow()
+    watch = Watch(store, 1, 2, "rank 0")
+    thread = threading.Thread(target=watch.beat)
+    thread.start()
+    time.sleep(0.01)
+    watch.done(failed="the disk is full")
+    watch.beat()
+    thread.join()
+    assert store.said[-1]["failed"] == "the disk is full"
+
+
+def test_a_file_system_without_locks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(RunError, match="No locks available"), locked(tmp_path):
         pass

@@ -16,7 +16,10 @@ from glassformer.config import build
 from glassformer.errors import RunError, UsageError
 from glassformer.models.make import make_model
 from glassformer.training.distributed import check_layout
+from glassformer.training.seal import broken
+from tests.faults.kill import report
 from tests.faults.ranks import SMALL, write_text
+from tests.training.small import configure, make_trainer
 
 ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("GLASSFORMER_RANK_KILLS", "2"))
@@ -31,7 +34,7 @@ def program(name: str, *arguments: str, timeout: int = 3000, **environment: str)
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=timeout, env=full
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    sys.stdout.write(done.stdout)
+    report(done.stdout)
     return json.loads(done.stdout)
 
 
@@ -77,7 +80,39 @@ def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:
     )
     assert done.stdout.strip() == "[1, 1]", (done.stdout, done.stderr[-2000:])
     said = (tmp_path / "said-0").read_text()
-    assert "rank 1 is behind the others" in said and "rank 1 at step 3, update" in said and "--resume" in said
+    assert "rank 1 behind the others" in said and "rank 1 at step 3, update" in said and "--resume" in said
+
+
+def test_every_checkpoint_holds_what_every_process_wrote(tmp_path: Path) -> None:
+    """Also when the leader's disk is slow and the others are a checkpoint ahead of it."""
+    code = (
+        "import sys, time; from pathlib import Path; import glassformer as gf\n"
+        "from tests.faults.ranks import SMALL, start, wait, write_text\n"
+        "from glassformer.training import checkpoint\n"
+        "folder = Path(sys.argv[1]); text = write_text(folder); plain = checkpoint._write_files\n"
+        "def write(draft, snapshot):\n"
+        "    if any(name.startswith('shard-00001') for name in snapshot.files): time.sleep(0.15)\n"
+        "    return plain(draft, snapshot)\n"
+        "checkpoint._write_files = write\n"
+        "settings = {**SMALL, 'training.parallel': 'fsdp', 'training.keep': 99}\n"
+        "settings |= {'training.checkpoint_every': 1}\n"
+        "work = lambda rank: gf.train(text, out=folder / 'run', settings=settings)\n"
+        "print(wait(start(2, work, folder / 'said'), 60))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout.strip() == "[0, 0]", (done.stdout, (tmp_path / "said-0").read_text())
+    there = sorted((tmp_path / "run" / "checkpoints").glob("step-*"))
+    assert len(there) == 12
+    for checkpoint in there:
+        assert broken(checkpoint) is None
+        assert {f"shard-0000{n}-of-00002.safetensors" for n in (1, 2)} <= {
+            p.name for p in checkpoint.iterdir()
+        }
+    (there[-1] / "shard-00002-of-00002.safetensors").unlink()
+    with pytest.raises(RunError, match="lacks shards"):
+        make_trainer(tmp_path / "x", configure()).resume(there[-1])
 
 
 SETTINGS = {**SMALL, "training.processes": 2, "training.steps": 2000, "training.eval_every": 2000}
@@ -166,7 +201,7 @@ def test_torchrun_starts_it_again(tmp_path: Path) -> None:
 
 def test_what_several_processes_cannot_do_is_said(tmp_path: Path) -> None:
     text = write_text(tmp_path)
-    with pytest.raises(RunError, match=r"batch of 6 does not divide among 4 processes.*such as 8"):
+    with pytest.raises(UsageError, match=r"batch of 6 does not divide among 4 processes.*such as 8"):
         gf.train(text, out=tmp_path / "a", settings={**SMALL, "training.batch": 6, "training.processes": 4})
     assert not (tmp_path / "a").exists()
     for changes, kind, precision, message in (

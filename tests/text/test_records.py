@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from glassformer.errors import DataError, UsageError
 from glassformer.text import collection, examine, packed, records, shards
 from glassformer.text.collection import open_collection
 from glassformer.text.datasets import open_corpus
+from glassformer.text.records import Parquet
 from glassformer.text.shards import open_shards, tokenize
 from glassformer.text.sources import Corpus, own_corpus
 from glassformer.text.tokenizer import Byte
@@ -279,6 +281,7 @@ import gzip, json, random, resource, sys
 from pathlib import Path
 from glassformer.text import shards
 from glassformer.text.datasets import open_corpus
+from glassformer.text.records import Parquet
 from glassformer.text.tokenizer import Byte
 import numpy as np
 
@@ -316,3 +319,20 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
 def test_ids_across_many_files_read_as_one_array() -> None:
     tokens = shards.Tokens([np.arange(i, i + 1) for i in range(500)], 500)
     assert tokens.read(250, 400).tolist() == list(range(250, 400))
+
+
+def test_a_small_parquet_file_cannot_fill_the_memory(tmp_path: Path) -> None:
+    """One long value, two thousand times: a few hundred bytes on the disk."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "bomb.parquet"
+    indices = arrow.array([0] * 2000, arrow.int32())
+    column = arrow.DictionaryArray.from_arrays(indices, arrow.array(["x " * 500_000]))
+    parquet.write_table(arrow.table({"text": column}), path, compression="zstd")
+    assert path.stat().st_size < 10_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    documents = Parquet(path, path.name, "text").documents()
+    assert [len(next(documents)) for _ in range(20)] == [1_000_000] * 20
+    documents.close()
+    assert (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
+    )  # kilobytes; whole: 2 million

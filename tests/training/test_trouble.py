@@ -2,7 +2,10 @@
 
 import errno
 import json
+import os
+import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from glassformer.config import build
-from glassformer.errors import DiskError, DivergedError, RunError
+from glassformer.errors import DiskError, DivergedError, Interrupted, RunError
 from glassformer.models.transformer import Decoder
 from glassformer.training import weights as weights_module
 from glassformer.training.weights import load_weights, save_weights
@@ -148,6 +151,42 @@ def test_going_back_has_an_end_and_needs_no_checkpoint_of_the_user(tmp_path: Pat
     with pytest.raises(DivergedError, match="Training broke at step 1"):
         trainer.run()
     assert (trainer.progress.rollbacks, trainer.progress.lr_scale) == (2, 0.25)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_going_back_to_the_start_forgets_what_the_optimizer_knew(tmp_path: Path, optimizer: str) -> None:
+    """The same as a run that begins with the lower rate."""
+    trainer = make_trainer(tmp_path / "a", configure(rollbacks=1, optimizer=optimizer, checkpoint_every=50))
+    breaks_at(trainer, step=8, while_lr_scale_is=1.0)
+    trainer.run()
+    lower = make_trainer(tmp_path / "b", configure(optimizer=optimizer))
+    lower.progress.lr_scale = 0.5
+    lower.run()
+    for name, value in weights(lower).items():
+        assert torch.equal(weights(trainer)[name], value), name
+
+
+def test_a_save_under_way_is_finished_when_training_breaks(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, configure(checkpoint_every=4))
+    breaks_at(trainer, step=5, while_lr_scale_is=1.0)
+    trainer.saver.give(lambda: time.sleep(0.5))  # the disk is busy
+    with pytest.raises(DivergedError):
+        trainer.run()
+    assert (tmp_path / "checkpoints" / "step-00000004" / "seal.json").is_file()
+
+
+def test_a_signal_during_the_last_save_waits_for_it(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, configure(checkpoint_every=50))
+    plain, sent = trainer._save, []
+
+    def save(wait: bool = True) -> None:
+        plain(wait)
+        sent.append(os.kill(os.getpid(), signal.SIGTERM))
+
+    trainer._save = save  # type: ignore[method-assign]
+    with pytest.raises(Interrupted, match="Stopped at step 12 of 12"):
+        trainer.run()
+    assert sent and (tmp_path / "checkpoints" / "step-00000012" / "seal.json").is_file()
 
 
 def test_without_being_asked_nothing_goes_back(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def optimizer_bytes(config: Config) -> float:
     matrices = counted.layers * sum(a * b for a, b in counted.block)
     match config.training.optimizer:
         case "sgd":
-            return 4.0 * counted.parameters
+            return 4.0 * counted.parameters if config.training.momentum else 0.0
         case "muon":
             return 4.0 * matrices + 8.0 * (counted.parameters - matrices)
         case _:
@@ -81,7 +81,7 @@ def memory(config: Config, tokens: int, layout: str = "one", devices: int = 1, a
     if layout != "fsdp":
         together = layout == "ddp" or accumulate > 1
         return Memory(4.0 * P + cast, 4.0 * P, optimizer, **moving, gathered=0.0, together=together)
-    whole = 4.0 * counted.root + 2 * (2.0 if half else 4.0) * block  # what stands outside, and two blocks
-    whole += 2.0 * m.width * m.vocab if half else 0.0  # the unembedding, cast
+    whole = 4.0 * counted.root + 2 * 4.0 * block  # what stands outside, and two blocks
     gradients = 4.0 * P if accumulate > 1 else 4.0 * P / devices + 4.0 * max(block, counted.root)
-    return Memory(4.0 * P / devices, gradients, optimizer / devices, **moving, gathered=whole, together=True)
+    weights = 4.0 * P / devices + cast
+    return Memory(weights, gradients, optimizer / devices, **moving, gathered=whole, together=True)

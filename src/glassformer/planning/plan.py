@@ -17,6 +17,7 @@ MACHINE = 8  # devices that share a fast link
 NETWORK = 50e9  # bytes a second between machines, for each device
 OVERLAP = 0.6  # of the work behind which communication can hide
 NOTICEABLE = 1.03
+LARGEST = 1e14  # parameters
 OPTIMAL = 20  # tokens a parameter that use a given amount of computing best (Hoffmann et al., 2022)
 # The same paper's fit of the loss, L = E + A/N^α + B/D^β, in nats a token of its own vocabulary.
 E, A, ALPHA, B, BETA = 1.69, 406.4, 0.34, 410.7, 0.28
@@ -114,7 +115,14 @@ def make_plan(
 ) -> Plan:
     """Every layout of a training over `devices`, with the memory and the time of each."""
     if not config.model.vocab:
-        raise UsageError("plan needs the size of the vocabulary: --set model.vocab=50257, or tokenizer.vocab")
+        raise UsageError(
+            "plan needs a model: the name of a shape or recipe, such as gpt2, or settings with the size of "
+            "the vocabulary, such as --set model.layers=12 --set model.vocab=50257"
+        )
+    if tokens is None and not config.training.steps:
+        raise UsageError("this training goes by minutes, not by steps: say how much it reads, --tokens 10e9")
+    if count(config.model).parameters > LARGEST:
+        raise UsageError(f"a model of {count(config.model).parameters:.1e} parameters is beyond any plan")
     slow = device.name == "cpu"
     if config.training.precision == "auto":
         config.training.precision = "float32" if slow else "bf16"
@@ -129,8 +137,9 @@ def make_plan(
     if tokens is None:
         tokens = float(config.training.steps * batch * config.model.context)
     own = batch // devices
-    ways = [n for n in range(1, own + 1) if own % n == 0 and (n & (n - 1) == 0 or n == own)]
-    layouts = ["one"] if devices == 1 else ["ddp", "fsdp"]
+    least = config.training.accumulate
+    ways = [n for n in range(least, own + 1) if own % n == 0 and (n & (n - 1) == 0 or n in (least, own))]
+    layouts = ["one"] if devices == 1 else ["ddp"] if config.training.precision == "fp16" else ["ddp", "fsdp"]
     options = [_option(config, device, devices, layout, n) for layout in layouts for n in ways]
     return Plan(
         config, device, devices, tokens, device.price if price is None else price, _worth_showing(options)
@@ -154,8 +163,7 @@ def _sent(config: Config, layout: str, devices: int, accumulate: int) -> float:
     if layout == "ddp":
         return 2 * share * 4.0 * P  # gradients: summed, and the sums handed round
     if layout == "fsdp":  # weights gathered for both passes of each micro-batch, gradients summed once
-        size = 2.0 if config.training.precision in ("bf16", "fp16") else 4.0
-        return share * P * (2 * accumulate * size + 4.0)
+        return share * P * 4.0 * (2 * accumulate + 1)
     return 0.0
 
 

@@ -59,8 +59,9 @@ def _verdict(plan: Plan) -> list[str]:
     waiting = 1e3 * best.communication
     sent = f"; {waiting:.0f} ms of a step wait for the network" if waiting >= 1 else ""
     more = f" --set training.parallel={best.layout}" if plan.devices > 1 else ""
+    how = f"Take {best.layout}" if plan.devices > 1 else "It fits"
     return [
-        f"Take {best.layout} with training.accumulate={best.accumulate}: {_duration(seconds)}{said}{sent}.",
+        f"{how} with training.accumulate={best.accumulate}: {_duration(seconds)}{said}{sent}.",
         f"Settings: --set training.batch={t.batch} --set training.accumulate={best.accumulate}{more}",
     ]
 

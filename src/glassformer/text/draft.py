@@ -9,7 +9,6 @@ again. A corpus is read in units (files), these in parts (documents), these in p
 number for each.
 """
 
-import hashlib
 import json
 import os
 from collections import deque
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassformer.files import write_atomically
+from glassformer.files import digest, write_atomically
 from glassformer.text.seen import Seen
 from glassformer.text.sources import DIGEST, Corpus
 from glassformer.text.tokenizer import Tokenizer
@@ -87,7 +86,7 @@ class Draft:
             journal = Journal(**json.loads((self.folder / JOURNAL).read_text(encoding="utf-8")))
             unit, part, piece = journal.place
             journal.place = (int(unit), int(part), int(piece))
-            whole = all(_hash(self.folder / name) == digest for name, digest in journal.hashes.items())
+            whole = all(digest(self.folder / name) == known for name, known in journal.hashes.items())
             if self.seen is not None and whole:
                 whole = (self.folder / SEEN).stat().st_size >= journal.fresh * DIGEST
         except (OSError, ValueError, TypeError):
@@ -148,7 +147,7 @@ class Draft:
             with (self.folder / name).open("rb") as file:
                 os.fsync(file.fileno())
             files.append(name)
-            self.journal.hashes[name] = _hash(self.folder / name) if step else ""
+            self.journal.hashes[name] = digest(self.folder / name) if step else ""
         self.waiting, self.held = {}, {}
         new = len(self.digests) if step is None else step.fresh - self.journal.fresh
         if self.seen is not None:
@@ -162,8 +161,3 @@ class Draft:
             journal.place, journal.documents = step.place, step.documents
             journal.dropped, journal.fresh = step.dropped, step.fresh
             write_atomically(self.folder / JOURNAL, json.dumps(asdict(journal)))
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

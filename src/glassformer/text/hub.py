@@ -70,6 +70,8 @@ def open_hub(source: str, field: str) -> tuple[list[HubShard], str, bool]:
         raise missing(
             source, field, {n: str(getattr(f, "dtype", "list")) for n, f in stream.features.items()}
         )
+    if stream.features:
+        stream = stream.select_columns([field])  # the others need not even be decoded
     described = (builder.info.splits or {}).get(split)
     size = getattr(described, "num_bytes", None)
     files = getattr(builder.config, "data_files", None)

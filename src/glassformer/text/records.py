@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from glassformer.errors import DataError
-from glassformer.text.packed import PACKED, PIECE, needed, opened, taken
+from glassformer.text.packed import HARMLESS, MOST_TIMES, PACKED, PIECE, needed, opened, taken
 from glassformer.text.patterns import last_cut
 from glassformer.text.sources import DIGEST, LONGEST, Part, Span
 from glassformer.text.tokenizer import to_bytes
@@ -128,17 +128,22 @@ class Parquet:
         arrow, parquet = needed("pyarrow", self.name), needed("pyarrow.parquet", self.name)
         row = 0
         try:
-            with parquet.ParquetFile(self.path, pre_buffer=False) as file:
-                self.rows, schema = file.metadata.num_rows, file.schema_arrow
-                if self.field not in schema.names:
-                    raise missing(self.name, self.field, {f.name: str(f.type) for f in schema})
+            schema = parquet.read_schema(self.path)
+            if self.field not in schema.names:
+                raise missing(self.name, self.field, {f.name: str(f.type) for f in schema})
+            # Equal values stay one, so that a small file cannot fill the memory.
+            as_stored = [self.field] if arrow.types.is_string(schema.field(self.field).type) else []
+            with parquet.ParquetFile(self.path, pre_buffer=False, read_dictionary=as_stored) as file:
+                self.rows = file.metadata.num_rows
                 groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
                 size = sum(group.total_byte_size for group in groups)
                 at_once = max(1, min(ROWS, BATCH * self.rows // max(1, size)))
+                if size > HARMLESS and size > MOST_TIMES * self.size:
+                    raise DataError(f"{self.name} unpacks to more than {MOST_TIMES} times its size.")
                 for batch in file.iter_batches(at_once, columns=[self.field], use_threads=False):
-                    for value in batch.column(0).to_pylist():
+                    for value in batch.column(0):
                         row += 1
-                        text = text_of({self.field: value}, self.field, f"{self.name}, row {row}")
+                        text = text_of({self.field: value.as_py()}, self.field, f"{self.name}, row {row}")
                         if len(text) > LARGEST:
                             raise too_large(f"{self.name}, row {row}")
                         if text:

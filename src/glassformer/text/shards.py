@@ -186,6 +186,10 @@ def open_shards(folder: Path) -> dict[str, Tokens]:
 def require(splits: dict[str, Tokens], split: str, least: int, what: str) -> Tokens:
     """A split that is there and long enough, or a message that says what is."""
     tokens = splits.get(split)
+    if not splits:
+        raise DataError(
+            f"{what}: no document is left of it, all of them came before (data.dedup). Leave it out."
+        )
     if tokens is None:
         raise DataError(f"{what} has no {split} split; it has {', '.join(splits)}.")
     shortest = min(map(len, tokens.sources)) if isinstance(tokens, Blend) else len(tokens)

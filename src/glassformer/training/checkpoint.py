@@ -23,9 +23,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from glassformer.errors import DiskError, GlassformerError, RunError
-from glassformer.files import sync_folder, write_atomically, writing
-from glassformer.training.seal import broken, digest, put_seal
+from glassformer.errors import DiskError, RunError
+from glassformer.files import digest, sync_folder, write_atomically, writing
+from glassformer.training.seal import broken, put_seal
 from glassformer.training.snapshot import Snapshot
 from glassformer.training.weights import save_tensors
 from glassformer.training.world import ALONE, World
@@ -37,16 +37,22 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, keep: int, world: World = 
     Every process writes its files; the leader does the rest when all have.
     """
     final = folder / f"step-{snapshot.step:08d}"
-    draft = folder / f".draft-{final.name}-{world.token or os.getpid()}"
+    mine = f"-{world.token or os.getpid()}"
+    draft = folder / f".draft-{final.name}{mine}"
     with writing(final):
         try:
             _let_others_know(world, snapshot, lambda: _write_files(draft, snapshot))
             if not world.leads:
                 return final
             for abandoned in folder.glob(".draft-*"):  # by a process that was killed
-                if abandoned != draft:
+                if not abandoned.name.endswith(mine):  # else another process may be at the next one already
                     shutil.rmtree(abandoned, ignore_errors=True)
             written = _wait_for_others(world, snapshot)
+            if lost := sorted(name for name in written if not (draft / name).is_file()):
+                raise RunError(
+                    f"{draft / lost[0]} was written by another process and is not there: the run directory "
+                    "must be on a disk that all processes see."
+                )
             write_atomically(draft / "state.json", json.dumps(snapshot.state, indent=1))
             put_seal(draft, written)
             if broken(final) is not None:  # else this step was saved before, and it is the same
@@ -76,7 +82,7 @@ def _let_others_know(world: World, snapshot: Snapshot, write: Callable[[], dict[
     key = f"saved/{snapshot.number}/{world.rank}"
     try:
         world.tell(key, json.dumps({"files": write()}))
-    except (OSError, GlassformerError) as error:
+    except Exception as error:
         world.tell(key, json.dumps({"failed": str(error)}))
         raise
 

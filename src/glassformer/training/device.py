@@ -67,7 +67,10 @@ class Precision:
 
     def scaler(self) -> torch.amp.GradScaler | None:
         """fp16 gradients vanish unless the loss is scaled up first; the other types need nothing."""
-        return torch.amp.GradScaler(self.device.type) if self.name == "fp16" else None
+        return self.new_scaler() if self.name == "fp16" else None
+
+    def new_scaler(self) -> torch.amp.GradScaler:
+        return torch.amp.GradScaler(self.device.type)
 
 
 def compile_pays(config: "TrainingConfig", device: torch.device, measure: Callable[[], float]) -> bool:

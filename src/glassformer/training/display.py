@@ -17,6 +17,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+NARROW = 120  # columns below which the bar says less
+
 
 class Display:
     """What a display is asked to show; this one shows nothing, and the others say only what they change."""
@@ -40,7 +42,7 @@ class Silent(Display):
 class _Numbers(ProgressColumn):
     def render(self, task: Task) -> Text:
         record = task.fields.get("record")
-        return Text(_numbers(record) if record else "")
+        return Text(_numbers(record, task.fields.get("brief", False)) if record else "")
 
 
 class Terminal(Display):
@@ -78,11 +80,12 @@ class Terminal(Display):
 
     def step(self, record: dict[str, Any]) -> None:
         if self._bar is not None:
-            self._bar.update(self._task, completed=record["step"], record=record)
+            brief = self.console.width < NARROW
+            self._bar.update(self._task, completed=record["step"], record=record, brief=brief)
         elif time.monotonic() - self._last_line > 10:
             self._last_line = time.monotonic()
             left = (self._steps - record["step"]) * record["seconds_per_step"]
-            self.note(f"step {record['step']}/{self._steps}  {_numbers(record)}  ETA {left:.0f} s")
+            self.note(f"step {record['step']}/{self._steps}  {_numbers(record)}  ETA {_time(left)}")
 
     def evaluated(self, step: int, summary: str, best: bool) -> None:
         self.note(f"step {step}  validation: {summary}" + ("  (best)" if best else ""))
@@ -100,8 +103,17 @@ class Terminal(Display):
             self._bar = None
 
 
-def _numbers(record: dict[str, Any]) -> str:
+def _time(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return (
+        f"{seconds:.0f} s" if minutes < 5 else f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+    )
+
+
+def _numbers(record: dict[str, Any], brief: bool = False) -> str:
     bits = f"  {record['bits_per_byte']:.3f} bits/byte" if "bits_per_byte" in record else ""
+    if brief:
+        return f"loss {record['loss']:.3f}  {record['tokens_per_second']:,.0f} tokens/s"
     return (
         f"loss {record['loss']:.3f}{bits}  lr {record['lr']:.1e}  "
         f"grad {record['grad_norm']:.2f}  {record['tokens_per_second']:,.0f} tokens/s"

@@ -49,10 +49,13 @@ class Layout:
         return get_total_norm(gradients)
 
     def whole(self) -> dict[str, Tensor]:
-        """All weights on the leader, on the CPU; all processes must ask together."""
-        return (
-            {name: t.detach().cpu() for name, t in state_of(self.model).items()} if self.world.leads else {}
-        )
+        """A copy of all weights on the leader, on the CPU; all processes must ask together."""
+        weights: dict[str, Tensor] = {}
+        for name, tensor in state_of(self.model).items():
+            gathered = full(tensor.detach())
+            if self.world.leads:
+                weights[name] = gathered.to("cpu", copy=True)
+        return weights
 
 
 class Replicated(Layout):
@@ -83,24 +86,14 @@ class Replicated(Layout):
 class Sharded(Layout):
     name = "fsdp"
 
-    def __init__(self, model: nn.Module, world: World, device: torch.device, precision: str):
+    def __init__(self, model: nn.Module, world: World, device: torch.device):
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import (
-            FSDPModule,
-            MixedPrecisionPolicy,
-            fully_shard,
-            register_fsdp_forward_method,
-        )
+        from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
         mesh = init_device_mesh(device.type, (world.size,))
         self.blocks = [m for m in model.modules() if isinstance(m, Block)]
-        # Blocks are gathered in the type they are used in: half as much to send, and no copy to keep. The
-        # stream between them stays in float32, as it is without fsdp.
-        used = torch.bfloat16 if precision == "bf16" else None
-        in_blocks = MixedPrecisionPolicy(used, reduce_dtype=torch.float32, cast_forward_inputs=False)
-        for block in self.blocks:
-            fully_shard(block, mesh=mesh, mp_policy=in_blocks)
-        fully_shard(model, mesh=mesh)
+        for module in (*self.blocks, model):
+            fully_shard(module, mesh=mesh)
         if isinstance(model, EncoderDecoder):
             for method in ("encode", "decode"):
                 register_fsdp_forward_method(model, method)
@@ -123,21 +116,13 @@ class Sharded(Layout):
     def norm(self, gradients: list[Tensor]) -> Tensor:
         return full(super().norm(gradients))
 
-    def whole(self) -> dict[str, Tensor]:
-        weights: dict[str, Tensor] = {}
-        for name, tensor in state_of(self.model).items():
-            gathered = full(tensor.detach())
-            if self.world.leads:
-                weights[name] = gathered.cpu()
-        return weights
-
 
 def lay_out(model: nn.Module, kind: str, world: World, device: torch.device, precision: str) -> Layout:
     """A model over the processes of a world."""
     check_layout(model, kind, world.size, precision)
     if world.size == 1:
         return Layout(model, world)
-    return Replicated(model, world) if kind == "ddp" else Sharded(model, world, device, precision)
+    return Replicated(model, world) if kind == "ddp" else Sharded(model, world, device)
 
 
 def check_layout(model: nn.Module, kind: str, processes: int, precision: str) -> None:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from glassformer.errors import RunError
-from glassformer.training.world import AGAIN, serve_store
+from glassformer.errors import Interrupted, RunError
+from glassformer.training.world import AGAIN, LAUNCHED, serve_store
 
 ENDING = 20.0  # seconds that the others have when one has ended badly, before they are ended
 KILLING = 10.0  # and then, before they are killed
@@ -35,6 +35,7 @@ def launch(arguments: list[str], count: int, quiet: bool = False) -> None:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",  # as torchrun says that the store is not rank 0's to keep
+        LAUNCHED: "1",
     }
     with tempfile.TemporaryFile() as said:
         children = [
@@ -47,11 +48,12 @@ def launch(arguments: list[str], count: int, quiet: bool = False) -> None:
             )
             for rank in range(count)
         ]
-        with _passing_signals_on(children):
+        with _passing_signals_on(children) as passed:
             first = _wait(children)
         del store
         said.seek(0)
-        _judge(first, children, said.read().decode(errors="replace").strip() if quiet else None)
+        words = said.read().decode(errors="replace").strip() if quiet else None
+        _judge(first, children, words, passed[0] if passed else 0)
 
 
 def _wait(children: list[subprocess.Popen[Any]]) -> int | None:
@@ -60,20 +62,27 @@ def _wait(children: list[subprocess.Popen[Any]]) -> int | None:
     while None in [child.poll() for child in children]:
         time.sleep(0.05)
         if first is None:
-            first = next((rank for rank, child in enumerate(children) if child.returncode), None)
-            since = time.monotonic()
+            first, since = _failed(children), time.monotonic()
         elif time.monotonic() - since > ENDING + asked * KILLING:
             for child in children:
                 if child.poll() is None:
                     child.kill() if asked else child.terminate()
             asked = 1
-    return first if first is not None else next((r for r, c in enumerate(children) if c.returncode), None)
+    return _failed(children) if first is None else first
 
 
-def _judge(first: int | None, children: list[subprocess.Popen[Any]], said: str | None) -> None:
+def _failed(children: list[subprocess.Popen[Any]]) -> int | None:
+    """One that ended badly; one that was killed rather than one that went because of it."""
+    bad = [rank for rank, child in enumerate(children) if child.returncode]
+    return min(bad, key=lambda rank: (children[rank].returncode > 0, rank), default=None)
+
+
+def _judge(first: int | None, children: list[subprocess.Popen[Any]], said: str | None, passed: int) -> None:
     if first is None:
         return
     code = children[first].returncode
+    if passed and code == -passed:
+        raise Interrupted("Stopped before training began; nothing was left half done.", passed)
     if code < 0:
         name = signal.Signals(-code).name
         raise RunError(f"rank {first} of {len(children)} was killed by {name}, so all ended. {AGAIN}")
@@ -84,8 +93,12 @@ def _judge(first: int | None, children: list[subprocess.Popen[Any]], said: str |
 
 
 @contextmanager
-def _passing_signals_on(children: list[subprocess.Popen[Any]]) -> Iterator[None]:
+def _passing_signals_on(children: list[subprocess.Popen[Any]]) -> Iterator[list[int]]:
+    """Gives the signals that came."""
+    passed: list[int] = []
+
     def forward(number: int, frame: FrameType | None) -> None:
+        passed.append(number)
         for child in children:
             if child.poll() is None:
                 child.send_signal(number)
@@ -97,7 +110,7 @@ def _passing_signals_on(children: list[subprocess.Popen[Any]]) -> Iterator[None]
     except ValueError:  # not the main thread: signals are not ours to take
         pass
     try:
-        yield
+        yield passed
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -9,13 +9,14 @@ Evaluating and sampling are handed in as functions; the loop does not know how t
 """
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from glassformer.errors import DivergedError, Interrupted
+from glassformer.errors import DivergedError, GlassformerError, Interrupted
 from glassformer.tasks.task import Task
 from glassformer.training.checkpoint import latest_checkpoint, save_checkpoint
 from glassformer.training.hooks import Hooks
@@ -25,6 +26,7 @@ from glassformer.training.saving import Saver
 from glassformer.training.signals import StopRequest
 from glassformer.training.snapshot import Progress, environment, take_snapshot
 from glassformer.training.step import Steps
+from glassformer.training.watch import FINISHING
 from glassformer.training.weights import save_tensors
 from glassformer.training.world import ALONE, World, shared_name
 
@@ -76,8 +78,8 @@ class Trainer(Steps):
         optimizers, scaler = self.updates.optimizers, self.updates.scaler
         self.progress, made_in, carried = load_checkpoint(checkpoint, self.model, optimizers)
         self.task.carry_on({name: tensor.to(self.device) for name, tensor in carried.items()})
-        if scaler is not None and self.progress.scaler:
-            scaler.load_state_dict(self.progress.scaler)
+        if scaler is not None:
+            scaler.load_state_dict(self.progress.scaler or self.precision.new_scaler().state_dict())
         return made_in
 
     def run(self) -> Progress:
@@ -85,6 +87,8 @@ class Trainer(Steps):
         config, display = self.config, self.hooks.display
         forward = self.layout.forward(config.compile == "on")
         log = self._open_log()
+        if config.compile == "on" and self.progress.step < config.steps:
+            display.note("The model is compiled first, so the first step takes a while.")
         display.start(self.progress.step, config.steps)
         try:
             with StopRequest() as stop:
@@ -97,16 +101,36 @@ class Trainer(Steps):
                         log = self._roll_back(error, log)
                         continue
                     display.step(record)
-                    self._now_and_then(record, log, int(max(self.world.each(stop.signal))))
-            if self._saved_at != self.progress.step:
-                self._save()
-            if self.hooks.evaluate is None:
-                self._save_weights()
-            self.saver.close()
+                    self._now_and_then(record, log, self._agreed(stop))
+                if self._saved_at != self.progress.step:
+                    self._save(wait=False)
+                if self.hooks.evaluate is None:
+                    self._save_weights()
+                self.saver.close()
+                if signal := self._agreed(stop):
+                    raise self._interrupted(signal)
+        except Exception as error:
+            if self.world.size == 1 or isinstance(error, GlassformerError):  # else others may be missing
+                with suppress(Exception):  # the first thing that went wrong is the one to say
+                    self.saver.close()
+            raise
         finally:
             display.stop()
             log.close()
+        self.world.at(FINISHING)
         return self.progress
+
+    def _agreed(self, stop: StopRequest) -> int:
+        """The signal that any process has got."""
+        return int(max(self.world.each(stop.signal)))
+
+    def _interrupted(self, signal: int) -> Interrupted:
+        step, steps = self.progress.step, self.config.steps
+        return Interrupted(
+            f"Stopped at step {step} of {steps}, saved in {self.folder}. Go on with the same command and "
+            "--resume.",
+            signal,
+        )
 
     def _now_and_then(self, record: dict[str, Any], log: MetricsLog, stop: int) -> None:
         """What follows some steps: log, evaluate, sample, save; and after a signal, the end."""
@@ -129,11 +153,7 @@ class Trainer(Steps):
                 self._save_weights()
             self.saver.close()
             self.world.meet()
-            raise Interrupted(
-                f"Stopped at step {progress.step} of {config.steps}, saved in {self.folder}. "
-                "Go on with the same command and --resume.",
-                stop,
-            )
+            raise self._interrupted(stop)
 
     def _open_log(self) -> MetricsLog:
         path = self.folder / "metrics.jsonl" if self.world.leads else None
@@ -190,7 +210,7 @@ class Trainer(Steps):
         return bool(self.config.patience) and self.progress.since_best >= self.config.patience
 
     def _save_weights(self) -> None:
-        weights = {name: t.clone() for name, t in self.layout.whole().items()}  # training goes on
+        weights = self.layout.whole()
         if self.world.leads:
             self.saver.give(lambda: save_tensors(weights, self.folder / "model.safetensors"))
 

@@ -31,7 +31,11 @@ def load_checkpoint(
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{checkpoint / 'state.json'} cannot be read: {error!r}") from None
     if state.get("format_version") != FORMAT_VERSION:
-        raise RunError(f"{checkpoint} was written in format {state.get('format_version')!r}, not 1")
+        raise RunError(
+            f"{checkpoint} was written in format {state.get('format_version')!r}, not {FORMAT_VERSION}"
+        )
+    for optimizer in optimizers:
+        optimizer.state.clear()  # of a run that goes back, more may be there than was then
     if any(lies_apart(p) for p in model.parameters()) or any(checkpoint.glob("shard-*")):
         _load_rows(checkpoint, model, optimizers)
     else:
@@ -72,6 +76,9 @@ def _load_rows(checkpoint: Path, model: nn.Module, optimizers: list[Optimizer]) 
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
     from torch.distributed.checkpoint.state_dict_loader import load
 
+    shards = sorted(path.name for path in checkpoint.glob("shard-*.safetensors"))
+    if shards and len(shards) != int(shards[0].partition("-of-")[2].partition(".")[0] or 0):
+        raise RunError(f"{checkpoint} lacks shards: there are {', '.join(shards)}.")
     try:
         reader = HuggingFaceStorageReader(str(checkpoint))
         stored = reader.read_metadata().state_dict_metadata

@@ -14,6 +14,7 @@ class Saver:
     def __init__(self) -> None:
         self._works: queue.Queue[Work | None] = queue.Queue(WAITING)
         self._failed: BaseException | None = None
+        self._given_up = False
         self._thread: threading.Thread | None = None
 
     def give(self, work: Work) -> None:
@@ -45,10 +46,10 @@ class Saver:
     def _run(self) -> None:
         while (work := self._works.get()) is not None:
             try:
-                if self._failed is None:  # after a failure nothing later is written either
+                if not self._given_up:  # after a failure nothing later is written either
                     work()
             except BaseException as error:
-                self._failed = error
+                self._failed, self._given_up = error, True
             finally:
                 self._works.task_done()
         self._works.task_done()

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from glassformer.files import sync_folder, write_atomically
+from glassformer.files import digest, sync_folder, write_atomically
 
 NAME = "seal.json"
 UNSEALED = ("model.safetensors", "optimizer.safetensors", "state.json")  # what old checkpoints are made of
@@ -51,8 +51,3 @@ def _text(files: dict[str, Any]) -> str:
     body = json.dumps(files, sort_keys=True)
     own = hashlib.sha256(body.encode()).hexdigest()
     return json.dumps({"format_version": 1, "files": files, "of_files": own}, sort_keys=True)
-
-
-def digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

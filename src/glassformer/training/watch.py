@@ -21,6 +21,8 @@ BEAT = 1.0  # seconds between signs of life
 SILENCE = 15.0  # seconds without one after which a process counts as gone
 STUCK = 600.0  # seconds in which nobody gets on; the first step of a large model is compiled in minutes
 EXIT_CODE = 1
+STARTING, FINISHING = "starting", "finishing"  # phases in which one works and the others wait for it
+ALIKE = ("evaluation", "saving")  # phases that take what they take, as long as all are in them
 
 
 class Watch(threading.Thread):
@@ -29,8 +31,8 @@ class Watch(threading.Thread):
         self.store, self.rank, self.size, self.keeper = store, rank, size, keeper
         self.stuck = float(os.environ.get("GLASSFORMER_STUCK", STUCK))
         self.main = threading.main_thread().ident
-        self._place, self._phase, self._since = 0, "starting", time.monotonic()
-        self._count, self._ended = 0, threading.Event()
+        self._place, self._phase, self._since = 0, STARTING, time.monotonic()
+        self._count, self._ended, self._writing = 0, threading.Event(), threading.Lock()
         self._seen: dict[int, tuple[dict[str, Any], float]] = {}  # rank: its last sign, and when it changed
 
     def at(self, phase: str) -> None:
@@ -38,10 +40,13 @@ class Watch(threading.Thread):
         self._place, self._phase, self._since = self._place + 1, phase, time.monotonic()
 
     def beat(self, **more: Any) -> None:
-        self._count += 1
         who = f"process {os.getpid()} on {socket.gethostname()}"
-        sign = {"n": self._count, "who": who, "place": self._place, "phase": self._phase}
-        self.store.set(f"beat/{self.rank}", json.dumps({**sign, "where": self._where(), **more}))
+        with self._writing:
+            if self._ended.is_set() and not more:
+                return  # a good-bye is the last that is said
+            self._count += 1
+            sign = {"n": self._count, "who": who, "place": self._place, "phase": self._phase}
+            self.store.set(f"beat/{self.rank}", json.dumps({**sign, "where": self._where(), **more}))
 
     def done(self, failed: str | None = None) -> None:
         """Say good-bye: silence from here on means nothing. With a message, the others end as well."""
@@ -57,10 +62,9 @@ class Watch(threading.Thread):
                 self.beat()
                 self._look()
                 self._judge()
-        except RuntimeError as error:
+        except RuntimeError:
             if not self._ended.is_set():
-                reason = str(error).splitlines()[0]
-                self._end(f"{self.keeper}, which keeps the common store, is gone ({reason})")
+                self._end(f"{self.keeper} is gone", quiet=self.keeper != "rank 0" and self.rank != 0)
 
     def _look(self) -> None:
         now = time.monotonic()
@@ -81,16 +85,17 @@ class Watch(threading.Thread):
                 self._end(f"rank {rank} ({sign['who']}) ended: {sign['failed']}", quiet=rank == 0)
             if not sign.get("done") and now - changed > SILENCE:
                 self._end(f"rank {rank} ({sign['who']}) has not been heard of for {now - changed:.0f} s")
-        if now - self._since > self.stuck and self._phase != "starting":
+        if now - self._since > self.stuck and self._phase not in (STARTING, FINISHING):
             mine = {"place": self._place, "phase": self._phase, "where": self._where(), "who": "this process"}
             all_ = {self.rank: mine, **{r: s for r, (s, _) in self._seen.items() if not s.get("done")}}
             last = min(s["place"] for s in all_.values())
-            late = [r for r, s in all_.items() if s["place"] == last]
+            late = sorted(r for r, s in all_.items() if s["place"] == last)
+            level = len(late) == len(all_)
+            if level and self._phase in ALIKE:
+                return
             report = "; ".join(f"rank {r} at {s['phase']} ({s['where']})" for r, s in sorted(all_.items()))
-            names = " and ".join(str(r) for r in sorted(late))
-            self._end(
-                f"nothing has moved for {self.stuck:.0f} s; rank {names} is behind the others: {report}"
-            )
+            names = "all in one place" if level else f"rank {', '.join(map(str, late))} behind the others"
+            self._end(f"nothing has moved for {self.stuck:.0f} s, {names}: {report}")
 
     def meet(self, seconds: float) -> None:
         """Wait until all have been heard of."""

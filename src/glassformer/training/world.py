@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -22,8 +23,11 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 from glassformer.errors import GlassformerError, Interrupted, RunError, UsageError
 from glassformer.training.watch import Watch
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost")
+AGAIN = "The run is as its last checkpoint has it: go on with the same command and --resume."
 JOINING = timedelta(minutes=5)  # for all processes to come
+LAUNCHED = "GLASSFORMER_LAUNCHED"  # set by launch.py for the processes it starts
+JOINED = count()  # trainings of this process so far
 WORKING = timedelta(days=7)  # for one collective: the watch decides sooner that something is wrong
 
 
@@ -101,6 +105,8 @@ def taking_part() -> Iterator[World]:
             raise SystemExit(error.exit_code) from None  # the leader says it
         raise
     except Exception as error:
+        if LAUNCHED in os.environ and isinstance(error, RuntimeError) and _lost(error):
+            raise SystemExit(1) from None  # its launcher sees who is gone, and says it
         gone = world.watch.who_is_gone() if isinstance(error, RuntimeError) else None
         if gone is None:
             world.watch.done(failed=f"{type(error).__name__}: {error}")
@@ -113,7 +119,9 @@ def taking_part() -> Iterator[World]:
             dist.destroy_process_group()
 
 
-AGAIN = "The run is as its last checkpoint has it: go on with the same command and --resume."
+def _lost(error: RuntimeError) -> bool:
+    """Whether a collective failed because another process is not there any more."""
+    return any(word in str(error) for word in ("Connection closed", "reset by peer", "Broken pipe"))
 
 
 def _join() -> World:
@@ -133,7 +141,8 @@ def _join() -> World:
         for library in ("GLOO", "NCCL"):
             os.environ.setdefault(f"{library}_SOCKET_IFNAME", name)
     try:
-        attempt = f"glassformer/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+        started = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        attempt = f"glassformer/{started}/{next(JOINED)}"  # nothing of an earlier training is taken for new
         store = PrefixStore(attempt, _open_store(host, port, rank))
         of_its_own = TCPStore(host, port, is_master=False, timeout=JOINING)  # a connection that never waits
         keeper = "the launcher" if kept_elsewhere() else "rank 0"
