@@ -4,7 +4,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test check format bench bench-tokenizer bench-look test-tokenizer test-peers test-faults depth docs clean
+.PHONY: help install dev demo test check format bench bench-tokenizer bench-look test-tokenizer test-peers test-long test-faults depth docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -72,6 +72,9 @@ test-tokenizer: .venv/.installed-dev  ## the tokenizer at length: 100,000 made-u
 
 test-peers: .venv-peers/.installed  ## looking inside, beside TransformerLens
 	.venv-peers/bin/python -m pytest tests/peers
+
+test-long: .venv/.installed-dev  ## the few tests that take a minute each
+	GLASSFORMER_LONG=1 $(BIN)/python -m pytest -n 2 -m long
 
 test-faults: .venv/.installed-dev  ## 200 kills, 50 terminations, 50 killed ranks, 1,000 flipped bits; 25 minutes
 	GLASSFORMER_KILLS=200 GLASSFORMER_TERMS=50 GLASSFORMER_FLIPS=1000 GLASSFORMER_RANK_KILLS=50 \

@@ -14,6 +14,13 @@ torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not os.environ.get("GLASSFORMER_LONG"):
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="takes long; make test-long"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["GLASSFORMER_CACHE"] = str(tmp_path_factory.mktemp("cache"))

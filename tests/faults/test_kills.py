@@ -18,7 +18,7 @@ from glassformer.training.watch import Watch
 from tests.faults.kill import report
 
 ROOT = Path(__file__).parents[2]
-KILLS, TERMS = int(os.environ.get("GLASSFORMER_KILLS", "4")), int(os.environ.get("GLASSFORMER_TERMS", "2"))
+KILLS, TERMS = int(os.environ.get("GLASSFORMER_KILLS", "3")), int(os.environ.get("GLASSFORMER_TERMS", "2"))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -194,6 +194,7 @@ def test_edits_of_a_generation_are_checked() -> None:
     check_edits(model, [zero("0.z", positions=500)])
 
 
+@pytest.mark.long
 def test_more_sites_than_the_usual_limit_of_graphs() -> None:
     torch._dynamo.reset()
     model, tokens = make("language", "transformer", layers=12), ids(1, 5)

@@ -53,6 +53,7 @@ def test_each_kind_of_ablation_changes_that_head_alone() -> None:
         heads.ablation(seen, 0, 1, "twice")
 
 
+@pytest.mark.long
 def test_the_recipe_grows_an_induction_head_that_the_report_finds(tmp_path: Path) -> None:
     """Two layers: in the first, heads that look one back; in the second, one that finds what came after."""
     run = gf.train(
