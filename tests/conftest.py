@@ -14,13 +14,6 @@ torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not os.environ.get("GLASSFORMER_LONG"):
-        for item in items:
-            if item.get_closest_marker("long"):
-                item.add_marker(pytest.mark.skip(reason="takes long; make test-long"))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["GLASSFORMER_CACHE"] = str(tmp_path_factory.mktemp("cache"))
@@ -67,5 +60,8 @@ def tiny_model(seed: int = 0, **changes: object) -> Decoder:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first, so that two workers end together: a page's commands are one test of minutes."""
-    long = ("the_commands_of_a_page", "grows_an_induction_head", "killed_training")
-    items.sort(key=lambda item: not any(name in item.nodeid for name in long))
+    first = ("the_commands_of_a_page", "killed_training", "several_processes_read")
+    items.sort(key=lambda item: not any(name in item.nodeid for name in first))
+    for item in items:
+        if item.get_closest_marker("long") and not os.environ.get("GLASSFORMER_LONG"):
+            item.add_marker(pytest.mark.skip(reason="takes long; make test-long"))
