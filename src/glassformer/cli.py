@@ -106,15 +106,18 @@ def train(
     from glassformer.pipeline import train as train_run
     from glassformer.settings import load_variants, parse_overrides
     from glassformer.sweep import compare_runs, parse_sweep, show_table, sweep_runs
-    from glassformer.training.display import Terminal
+    from glassformer.training.display import Silent, Terminal
 
-    display = Terminal(console.error_console())
+    leads = os.environ.get("RANK", "0") == "0"  # of several processes one speaks
+    display = Terminal(console.error_console()) if leads else Silent()
     options = {"task": task, "target": target, "recipe": recipe, "init": init, "resume": resume}
     settings = parse_overrides(set_ or [])
     grid = parse_sweep(sweep or [])
     variants = load_variants(recipe) if recipe else {}
     if grid or variants:
         runs = sweep_runs(source, grid, variants, out=out, settings=settings, display=display, **options)
+        if not leads:
+            return
         rows = compare_runs(runs)
         page = runs[0].path.parent / "compare.html"
         rows.save(str(page))
@@ -122,9 +125,9 @@ def train(
         console.put_json(rows.as_json()) if json_ else console.put(show_table(rows))
         return
     run = train_run(source, out=out, settings=settings, display=display, **options)
-    result = run.result
-    if os.environ.get("RANK", "0") != "0":  # of several processes one speaks
+    if not leads:
         return
+    result = run.result
     if json_:
         console.put_json({"run": str(run.path), **result})
         return
