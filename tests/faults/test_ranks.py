@@ -69,7 +69,7 @@ def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:
         "work = lambda rank: gf.train(text, out=folder / 'run', settings=SMALL)\n"
         "print(wait(start(2, work, folder / 'said'), 40))\n"
     )
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLASSFORMER_STUCK": "4"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLASSFORMER_STUCK": "8"}
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
         cwd=ROOT,
@@ -124,7 +124,7 @@ def command(text: Path, out: Path, *more: str) -> list[str]:
 
 
 def until(there: Path, process: subprocess.Popen[str]) -> None:
-    for _ in range(600):
+    for _ in range(2400):  # a machine may be busy with other tests
         if there.exists():
             return
         assert process.poll() is None, process.communicate()
@@ -157,7 +157,7 @@ def test_processes_of_our_own_listen_on_loopback_and_stop_together_at_a_signal(t
     found = listening({process.pid, *map(int, children)})
     assert found and all(address.startswith("0100007F:") for address in found), found
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=90)
     assert process.returncode == 143, said
     assert said.count("Stopped at step") == 1 and "--resume" in said
     assert not any(Path(f"/proc/{child}").exists() for child in children)
