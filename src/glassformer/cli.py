@@ -1,6 +1,5 @@
 """The command line: one function per command. Heavy imports stand inside them, so that --help is instant."""
 
-import os
 from typing import Annotated
 
 import typer
@@ -107,8 +106,9 @@ def train(
     from glassformer.settings import load_variants, parse_overrides
     from glassformer.sweep import compare_runs, parse_sweep, show_table, sweep_runs
     from glassformer.training.display import Silent, Terminal
+    from glassformer.training.signals import speaks
 
-    leads = os.environ.get("RANK", "0") == "0"  # of several processes one speaks
+    leads = speaks()
     display = Terminal(console.error_console()) if leads else Silent()
     options = {"task": task, "target": target, "recipe": recipe, "init": init, "resume": resume}
     settings = parse_overrides(set_ or [])

@@ -76,7 +76,7 @@ def train(
         if resume and (folder / "config.yaml").is_file():
             return _resume(folder, said, display, world)
         if resume:
-            if folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
+            if _holds_something(folder):
                 raise RunError(
                     f"{folder} cannot be resumed: its config.yaml is missing. Restore it, or choose another "
                     "--out."
@@ -143,10 +143,14 @@ def _begin(
         return _fit(folder, config, model, job, display, device, world)
 
 
+def _holds_something(folder: Path) -> bool:
+    return folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
+
+
 def refuse_existing(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; a run needs a folder. Choose another --out.")
-    if folder.exists() and any(path.name != LOCK for path in folder.iterdir()):
+    if _holds_something(folder):
         raise RunError(
             f"{folder} exists already. Continue it with --resume, choose another --out, or remove it."
         )

@@ -132,6 +132,16 @@ def until(there: Path, process: subprocess.Popen[str]) -> None:
     raise AssertionError(f"{there} did not come")
 
 
+def started(folder: Path) -> tuple[subprocess.Popen[str], list[str]]:
+    """A training by two processes that has saved, and the numbers of its processes."""
+    out = folder / "run"
+    process = subprocess.Popen(command(write_text(folder), out), stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    until(out / "checkpoints" / "latest.json", process)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 2
+    return process, children
+
+
 def listening(pids: set[int]) -> list[str]:
     """The addresses that these processes listen on, as /proc has them."""
     own = set()
@@ -149,11 +159,7 @@ def listening(pids: set[int]) -> list[str]:
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
 def test_processes_of_our_own_listen_on_loopback_and_stop_together_at_a_signal(tmp_path: Path) -> None:
-    text, out = write_text(tmp_path), tmp_path / "run"
-    process = subprocess.Popen(command(text, out), stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    until(out / "checkpoints" / "latest.json", process)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    assert len(children) == 2
+    process, children = started(tmp_path)
     found = listening({process.pid, *map(int, children)})
     assert found and all(address.startswith("0100007F:") for address in found), found
     process.send_signal(signal.SIGTERM)
@@ -161,16 +167,13 @@ def test_processes_of_our_own_listen_on_loopback_and_stop_together_at_a_signal(t
     assert process.returncode == 143, said
     assert said.count("Stopped at step") == 1 and "--resume" in said
     assert not any(Path(f"/proc/{child}").exists() for child in children)
-    step = json.loads((out / "checkpoints" / "latest.json").read_text())["checkpoint"]
+    step = json.loads((tmp_path / "run" / "checkpoints" / "latest.json").read_text())["checkpoint"]
     assert f"Stopped at step {int(step[5:])} " in said
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
 def test_a_killed_process_is_named_by_its_launcher(tmp_path: Path) -> None:
-    text, out = write_text(tmp_path), tmp_path / "run"
-    process = subprocess.Popen(command(text, out), stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    until(out / "checkpoints" / "latest.json", process)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process, children = started(tmp_path)
     ranks = {
         dict(e.split("=", 1) for e in Path(f"/proc/{c}/environ").read_text().split("\0") if "=" in e)[
             "RANK"

@@ -6,6 +6,8 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 FORMATS = ["a.jsonl", "a.ndjson", "a.jsonl.gz", "a.json.gz", "a.jsonl.zst", "a.parquet"]
 
 
@@ -40,3 +42,10 @@ def save(documents: Sequence[str], path: Path, field: str = "text") -> Path:
     else:
         path.write_bytes(gzip.compress(lines) if path.suffix == ".gz" else lines)
     return path
+
+
+def needs(name: str) -> None:
+    if name.endswith(".zst"):
+        pytest.importorskip("zstandard")
+    if name.endswith(".parquet"):
+        pytest.importorskip("pyarrow")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from glassformer.errors import DataError
-from glassformer.files import cache_dir, write_atomically, writing
+from glassformer.files import cache_dir, digest, write_atomically, writing
 from glassformer.text.packed import PIECE, opened
 
 LARGE = 1 << 26  # bytes of a file whose digest is worth keeping
@@ -81,11 +81,10 @@ def file_digest(path: Path) -> str:
     settled = time.time_ns() - stat.st_mtime_ns > SETTLED
     if stat.st_size >= LARGE and settled and kept.is_file():
         return kept.read_text(encoding="ascii")
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    found = digest(path)
     if stat.st_size >= LARGE and settled:
-        write_atomically(kept, digest)
-    return digest
+        write_atomically(kept, found)
+    return found
 
 
 def mark_length(path: Path) -> int:
@@ -101,6 +100,4 @@ def spool_standard_input() -> Path:
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as spool:
             shutil.copyfileobj(sys.stdin.buffer, spool)
         path = Path(spool.name)
-        with path.open("rb") as file:
-            final = folder / (hashlib.file_digest(file, "sha256").hexdigest() + ".txt")
-        return path.replace(final)
+        return path.replace(folder / f"{digest(path)}.txt")

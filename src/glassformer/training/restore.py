@@ -42,8 +42,9 @@ def load_checkpoint(
         fill_weights(
             model, load_tensors(checkpoint / "model.safetensors"), str(checkpoint / "model.safetensors")
         )
+        parameters = dict(model.named_parameters())
         for name, tensor in load_tensors(checkpoint / "optimizer.safetensors").items():
-            _place(checkpoint, model, optimizers, name, tensor.shape, tensor.dtype).copy_(tensor)
+            _place(checkpoint, parameters, optimizers, name, tensor.shape, tensor.dtype).copy_(tensor)
     carried: dict[str, Tensor] = {}
     for path in sorted(checkpoint.glob("carried*.safetensors")):
         carried |= load_tensors(path)
@@ -52,7 +53,7 @@ def load_checkpoint(
 
 def _place(
     checkpoint: Path,
-    model: nn.Module,
+    parameters: dict[str, nn.Parameter],
     optimizers: list[Optimizer],
     full_name: str,
     shape: torch.Size,
@@ -61,7 +62,7 @@ def _place(
     """A new tensor in the state of an optimizer, as torch allocates them, for what is stored under a name."""
     index, _, rest = full_name.partition(".")
     name, _, key = rest.rpartition(".")
-    p = dict(model.named_parameters()).get(name)
+    p = parameters.get(name)
     if p is None or not index.isdecimal() or int(index) >= len(optimizers):
         raise RunError(f"{checkpoint}: optimizer state for an unknown parameter '{name}'")
     if shape == p.shape:
@@ -74,6 +75,7 @@ def _place(
 
 def _load_rows(checkpoint: Path, model: nn.Module, optimizers: list[Optimizer]) -> None:
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
     from torch.distributed.checkpoint.state_dict_loader import load
 
     shards = sorted(path.name for path in checkpoint.glob("shard-*.safetensors"))
@@ -81,16 +83,17 @@ def _load_rows(checkpoint: Path, model: nn.Module, optimizers: list[Optimizer]) 
         raise RunError(f"{checkpoint} lacks shards: there are {', '.join(shards)}.")
     try:
         reader = HuggingFaceStorageReader(str(checkpoint))
-        stored = reader.read_metadata().state_dict_metadata
-        own = state_of(model)
+        described = reader.read_metadata().state_dict_metadata
+        stored = {n: d for n, d in described.items() if isinstance(d, TensorStorageMetadata)}
+        own, parameters = state_of(model), dict(model.named_parameters())
         missing = sorted(set(own) - set(stored))
-        wrong = [n for n, t in own.items() if n in stored and tuple(stored[n].size) != tuple(t.shape)]  # type: ignore[union-attr]
+        wrong = [n for n, t in own.items() if n in stored and stored[n].size != t.shape]
         if missing or wrong:
             what = f"missing: {missing[0]}" if missing else f"of another shape: {wrong[0]}"
             raise RunError(f"{checkpoint} does not fit the model ({what}).")
         for name, found in stored.items():
             if name not in own and name.partition(".")[0].isdecimal():
-                _place(checkpoint, model, optimizers, name, found.size, found.properties.dtype)  # type: ignore[union-attr]
+                _place(checkpoint, parameters, optimizers, name, found.size, found.properties.dtype)
         tensors = {n: t.detach() for n, t in {**own, **optimizer_state(model, optimizers)}.items()}
         with warnings.catch_warnings():  # that it reads for this process alone, as it is meant to
             warnings.simplefilter("ignore")

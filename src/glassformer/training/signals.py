@@ -14,6 +14,11 @@ from types import FrameType, TracebackType
 ECHO = 1.0  # seconds
 
 
+def speaks() -> bool:
+    """Whether this process is the one of several that talks to the user."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 class StopRequest:
     """Inside this context SIGINT and SIGTERM only leave a note, which the loop reads after each step."""
 
@@ -29,7 +34,7 @@ class StopRequest:
                 raise SystemExit(128 + number)
             return
         self.signal, self._since = number, time.monotonic()
-        if os.environ.get("RANK", "0") == "0":
+        if speaks():
             sys.stderr.write(
                 "\nStopping after this step; everything will be saved. Once more to stop at once.\n"
             )
