@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.errors import UsageError
+from glassformer.generation.beam import beam_search
 from glassformer.generation.engine import generate
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import TextStream
@@ -153,3 +154,24 @@ def test_a_stop_string_ends_the_text_and_is_never_shown(text: str, stop: list[st
 def test_words_are_joined_by_blanks() -> None:
     word = Word.train(["one two three"])
     assert "".join(fed(word, "one two three", [])[0]) == "one two three"
+
+
+def test_no_step_of_a_generation_lets_cudnn_plan_for_its_length() -> None:
+    """And nothing of that is left outside: not between two tokens, and not for training."""
+    model = tiny_model()
+    inside: list[bool] = []
+
+    def watch(site: str, x: torch.Tensor) -> torch.Tensor:
+        inside.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return x
+
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    steps = generate(model, torch.tensor([[1, 2]]), 3, lambda x: x.argmax(-1), new_tap=lambda _: watch)
+    between = [torch.backends.cuda.cudnn_sdp_enabled() for _ in steps]
+    assert before and between == [True] * 3
+    assert inside and not any(inside)
+    state = model.new_state(1)
+    beam_search(
+        lambda ids, s: model(ids, state=s, tap=watch), state, torch.tensor([[1]]), beams=2, tokens=2, end=None
+    )
+    assert not any(inside) and torch.backends.cuda.cudnn_sdp_enabled()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from glassformer.models.attention import growing_keys
 from glassformer.models.cache import State
 
 Step = Callable[[Tensor, State], Tensor]  # new ids (R, T) and the state to scores (R, T, V)
@@ -50,7 +51,7 @@ def beam_search(
     """
     limits = [tokens] * len(first) if isinstance(tokens, int) else tokens
     B, device = len(first), first.device
-    scores = step(first, state)[:, -1].float().log_softmax(-1)  # (B, V)
+    scores = _scores(step, first, state)  # (B, V)
     V = scores.shape[-1]
     state.select(torch.arange(B, device=device).repeat_interleave(beams))
     scores = scores.repeat_interleave(beams, dim=0)
@@ -83,5 +84,11 @@ def beam_search(
         if total.max() == float("-inf"):
             break
         state.select((torch.arange(B, device=device)[:, None] * beams + source).flatten())
-        scores = step(chosen.view(-1, 1), state)[:, -1].float().log_softmax(-1)
+        scores = _scores(step, chosen.view(-1, 1), state)
     return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in found]
+
+
+def _scores(step: Step, ids: Tensor, state: State) -> Tensor:
+    """Log-probabilities of what follows the last of ids, (R, V)."""
+    with growing_keys():
+        return step(ids, state)[:, -1].float().log_softmax(-1)

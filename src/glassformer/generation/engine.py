@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from glassformer.models.attention import growing_keys
 from glassformer.models.model import LanguageModel, evaluating
 from glassformer.models.tap import Tap, off
 
@@ -43,7 +44,9 @@ def _with_cache(model: LanguageModel, seen: Tensor, choose: Choose, new_tap: New
         state, tap = model.new_state(len(seen)), new_tap(length - seen.shape[1])
         new = seen
         while model.limit is None or seen.shape[1] <= model.limit:
-            chosen = choose(model(new, state=state, tap=tap)[:, -1])
+            with growing_keys():
+                logits = model(new, state=state, tap=tap)
+            chosen = choose(logits[:, -1])
             yield chosen
             new, length = chosen[:, None], length + 1
             if model.limit is not None:  # else nothing is ever read again

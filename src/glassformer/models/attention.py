@@ -5,12 +5,15 @@ D head width (of queries and keys), E value width (D unless chosen otherwise).
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import sqrt
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from glassformer.models.cache import LayerCache, Memory
 from glassformer.models.position import Position
@@ -89,6 +92,17 @@ def attend(
     elif not mask.hides_nothing(T):
         table = mask.table(T, S, q.device)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=table, dropout_p=dropout, enable_gqa=grouped)
+
+
+@contextmanager
+def growing_keys() -> Iterator[None]:
+    """For steps of a generation, where every step has one key more than the last.
+
+    cuDNN's attention makes a plan for each new number of keys, which takes longer than the step itself. It is
+    left out inside this context alone: a switch for the whole process would change training's kernels.
+    """
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+        yield
 
 
 class Mixer(nn.Module, ABC):
