@@ -60,7 +60,7 @@ bench-look: .venv/.installed  ## what recording, reading one site and no tap at 
 	$(BIN)/python benchmarks/looking.py
 
 test-tokenizer: .venv/.installed-dev  ## the tokenizer at length: 100,000 made-up strings, a million random ones
-	GLASSFORMER_EXAMPLES=100000 $(BIN)/python -m pytest -n 2 tests/text/test_bpe*.py
+	GLASSFORMER_EXAMPLES=100000 $(BIN)/python -m pytest -n 2 tests/tokenizers/test_bpe*.py
 
 # TransformerLens brings its own versions of much, so it gets an environment of its own.
 .venv-peers/.installed: pyproject.toml constraints.txt

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from glassformer.config import ModelConfig
+from glassformer.config.schema import ModelConfig
 from glassformer.inspection.cost import peak_memory
-from glassformer.inspection.edit import zero
+from glassformer.inspection.edits import zero
 from glassformer.inspection.gradients import backward, next_token_loss
-from glassformer.inspection.record import see
 from glassformer.inspection.residual import attribute, decompose
+from glassformer.inspection.trace import see
 from glassformer.models.tap import Record, off
 from glassformer.models.transformer import Decoder
 

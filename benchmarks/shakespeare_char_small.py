@@ -90,12 +90,12 @@ def step_times(rounds: int) -> None:
     """Milliseconds per step of the recipe and of the peer, measured in turns."""
     import torch
 
-    from glassformer.config import DataConfig, build
-    from glassformer.jobs.language import LanguageJob
-    from glassformer.settings import load_recipe, merge
-    from glassformer.sizing import measure_step
-    from glassformer.text.datasets import open_corpus
-    from glassformer.text.load import train_tokenizer
+    from glassformer.config.recipes import load_recipe, merge
+    from glassformer.config.schema import DataConfig, build
+    from glassformer.data.datasets import open_corpus
+    from glassformer.runs.autosize import measure_step
+    from glassformer.tasks.language_model import LanguageJob
+    from glassformer.tokenizers.load import train_tokenizer
 
     corpus = open_corpus("shakespeare")
     tokenizer = train_tokenizer("char", corpus.texts(), 512)

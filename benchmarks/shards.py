@@ -18,10 +18,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from glassformer.text.datasets import open_corpus
-from glassformer.text.fast.feed import cores
-from glassformer.text.load import train_tokenizer
-from glassformer.text.shards import tokenize
+from glassformer.data.datasets import open_corpus
+from glassformer.data.shards import tokenize
+from glassformer.tokenizers.fast.feed import cores
+from glassformer.tokenizers.load import train_tokenizer
 
 DOCUMENT = 3000  # bytes, about
 

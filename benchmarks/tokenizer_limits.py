@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from glassformer.bench.tokenizer import corpus
-from glassformer.bench.tokenizer_worker import memory, pieces
-from glassformer.text.bpe_tokenizer import BPE
-from glassformer.text.datasets import open_corpus
-from glassformer.text.load import train_tokenizer
-from glassformer.text.shards import tokenize
+from glassformer.data.datasets import open_corpus
+from glassformer.data.shards import tokenize
+from glassformer.tokenizers.bpe_tokenizer import BPE
+from glassformer.tokenizers.load import train_tokenizer
+from glassformer.tools.bench.tokenizer import corpus
+from glassformer.tools.bench.tokenizer_worker import memory, pieces
 
 CHUNK = 1_000_000
 WORST = {

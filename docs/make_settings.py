@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from glassformer.config import SECTIONS
+from glassformer.config.schema import SECTIONS
 
 INTRO = """# Settings
 

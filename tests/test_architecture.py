@@ -8,48 +8,46 @@ import pytest
 import glassformer
 
 PACKAGE = Path(glassformer.__file__).parent
-FLOW = ["text", "models", "tasks", "training", "evaluation", "generation", "inspection", "serving", "interop"]
-FOUNDATION = {"errors", "files", "lock"}  # what every folder may use
-CONFIGURATION = {"config", "settings"}  # above the foundation, below the façade; folders only name its types
+# One total order: a folder imports itself and those before it. There is no exception.
+ORDER = (
+    *("core", "config", "tokenizers", "data", "models", "objectives", "training", "evaluation", "generation"),
+    *("inspection", "interop", "planning", "tasks", "runs", "tools", "serving", "cli"),
+)
+ROOT_MODULES = {"__init__.py", "__main__.py"}
+NOT_CODE = {"recipes"}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
-def imports(path: Path) -> list[tuple[str, bool]]:
-    """(module of ours, whether only for type checking) for each import in a file."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    typing_only: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            typing_only |= {id(child) for child in ast.walk(node)}
-    found: list[tuple[str, bool]] = []
-    for node in ast.walk(tree):
-        names: list[str] = []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{a.name}" for a in node.names)]
+def imports(path: Path) -> list[str]:
+    """The modules of ours that a file names, wherever in it, also for type checking alone."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are written out"
+            names += [
+                f"{node.module}.{a.name}" if node.module == "glassformer" else str(node.module)
+                for a in node.names
+            ]
         elif isinstance(node, ast.Import):
-            names = [a.name for a in node.names]
-        found += [(n, id(node) in typing_only) for n in names if n.startswith("glassformer.")]
-    return found
+            names += [a.name for a in node.names]
+    return sorted({n for n in names if n.startswith("glassformer.")})
+
+
+def test_the_root_holds_folders_and_every_folder_has_its_place() -> None:
+    assert {p.name for p in PACKAGE.glob("*.py")} == ROOT_MODULES
+    folders = {p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name != "__pycache__"}
+    assert folders - NOT_CODE <= set(ORDER)
+    assert not list((PACKAGE / "recipes").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_each_folder_imports_only_what_stands_left_of_it(path: Path) -> None:
+def test_each_folder_imports_only_what_stands_before_it(path: Path) -> None:
     folder = path.relative_to(PACKAGE).parts[0]
-    if folder not in FLOW:
-        return  # the façade may know everything
-    allowed = set(FLOW[: FLOW.index(folder) + 1]) | FOUNDATION
-    for name, typing_only in imports(path):
+    place = len(ORDER) if folder in ROOT_MODULES else ORDER.index(folder)  # the root knows them all
+    for name in imports(path):
         target = name.split(".")[1]
-        if typing_only:
-            target_allowed = target in allowed | CONFIGURATION
-        else:
-            target_allowed = target in allowed
-        assert target_allowed, f"{path.relative_to(PACKAGE)} imports {name}"
-
-
-def test_every_folder_is_in_the_flow() -> None:
-    folders = {p.parent.name for p in PACKAGE.glob("*/__init__.py")}
-    assert folders <= set(FLOW) | {"bench", "jobs", "planning"}  # part of the façade: they join the folders
+        assert target in ORDER, f"{path.relative_to(PACKAGE)} imports {name}"
+        assert ORDER.index(target) <= place, f"{path.relative_to(PACKAGE)} imports {name}"
 
 
 @pytest.mark.parametrize(
@@ -68,11 +66,6 @@ def test_every_folder_is_in_the_flow() -> None:
 )
 def test_nothing_is_executed_from_files_and_nothing_is_ready_made(banned: str) -> None:
     assert [str(p) for p in MODULES if banned in p.read_text(encoding="utf-8")] == []
-
-
-def test_files_stay_small_enough_to_read_in_one_sitting() -> None:
-    lengths = {str(p.relative_to(PACKAGE)): len(p.read_text().splitlines()) for p in MODULES}
-    assert {name: n for name, n in lengths.items() if n > 280} == {}
 
 
 def test_public_names_are_few_sorted_and_there() -> None:

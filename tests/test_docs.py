@@ -101,8 +101,8 @@ def test_the_table_of_settings_is_current() -> None:
 def test_recipes_are_complete_and_state_what_they_reach() -> None:
     import yaml
 
-    from glassformer.config import build
-    from glassformer.settings import RECIPES, load_recipe, load_variants, merge, recipe_names
+    from glassformer.config.recipes import RECIPES, load_recipe, load_variants, merge, recipe_names
+    from glassformer.config.schema import build
 
     assert recipe_names()
     for name in recipe_names():

@@ -7,47 +7,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glassformer.config import Config, ModelConfig, TrainingConfig
-    from glassformer.errors import GlassformerError
+    from glassformer.config.schema import Config, ModelConfig, TrainingConfig
+    from glassformer.core.errors import GlassformerError
     from glassformer.generation.sampling import Sampler
-    from glassformer.inspection.edit import Edit, put, steer, zero
-    from glassformer.inspection.record import see
-    from glassformer.models.make import make_model
+    from glassformer.inspection.edits import Edit, put, steer, zero
+    from glassformer.inspection.trace import see
+    from glassformer.models.build import make_model
     from glassformer.models.tap import Record
     from glassformer.models.transformer import Decoder
-    from glassformer.pipeline import train
-    from glassformer.run import Run, load
-    from glassformer.text.bpe_tokenizer import BPE
-    from glassformer.text.load import load_tokenizer, train_tokenizer
-    from glassformer.text.pairs import Pairs
-    from glassformer.text.tokenizer import Byte, Tokenizer
-    from glassformer.text.vocabulary import Char, Word
+    from glassformer.runs.run import Run, load
+    from glassformer.runs.train import train
+    from glassformer.tokenizers.bpe_tokenizer import BPE
+    from glassformer.tokenizers.load import load_tokenizer, train_tokenizer
+    from glassformer.tokenizers.pairs import Pairs
+    from glassformer.tokenizers.tokenizer import Byte, Tokenizer
+    from glassformer.tokenizers.vocabulary import Char, Word
 
 _HOME = {
-    "BPE": "text.bpe_tokenizer",
-    "Byte": "text.tokenizer",
-    "Char": "text.vocabulary",
-    "Config": "config",
+    "BPE": "tokenizers.bpe_tokenizer",
+    "Byte": "tokenizers.tokenizer",
+    "Char": "tokenizers.vocabulary",
+    "Config": "config.schema",
     "Decoder": "models.transformer",
-    "Edit": "inspection.edit",
-    "GlassformerError": "errors",
-    "ModelConfig": "config",
-    "Pairs": "text.pairs",
+    "Edit": "inspection.edits",
+    "GlassformerError": "core.errors",
+    "ModelConfig": "config.schema",
+    "Pairs": "tokenizers.pairs",
     "Record": "models.tap",
-    "Run": "run",
+    "Run": "runs.run",
     "Sampler": "generation.sampling",
-    "Tokenizer": "text.tokenizer",
-    "TrainingConfig": "config",
-    "Word": "text.vocabulary",
-    "load": "run",
-    "load_tokenizer": "text.load",
-    "make_model": "models.make",
-    "put": "inspection.edit",
-    "see": "inspection.record",
-    "steer": "inspection.edit",
-    "train": "pipeline",
-    "train_tokenizer": "text.load",
-    "zero": "inspection.edit",
+    "Tokenizer": "tokenizers.tokenizer",
+    "TrainingConfig": "config.schema",
+    "Word": "tokenizers.vocabulary",
+    "load": "runs.run",
+    "load_tokenizer": "tokenizers.load",
+    "make_model": "models.build",
+    "put": "inspection.edits",
+    "see": "inspection.trace",
+    "steer": "inspection.edits",
+    "train": "runs.train",
+    "train_tokenizer": "tokenizers.load",
+    "zero": "inspection.edits",
 }
 
 __all__ = [

@@ -1,5 +1,5 @@
 """`python -m glassformer` is the command line."""
 
-from glassformer.cli import main
+from glassformer.cli.main import main
 
 main()

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glassformer.data.shards import Tokens
 from glassformer.evaluation.likelihood import evaluate_likelihood
-from glassformer.text.shards import Tokens
 from tests.conftest import tiny_model
 
 MODEL = tiny_model()

@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file
 
 import glassformer as gf
-from glassformer.errors import Interrupted
+from glassformer.core.errors import Interrupted
 from glassformer.training import loop
 
 SETTINGS = {

@@ -21,9 +21,9 @@ import torch.distributed.fsdp
 import torch.distributed.tensor
 
 import glassformer as gf
-import glassformer.pipeline
-from glassformer.errors import GlassformerError
-from glassformer.training import world
+import glassformer.runs.train
+from glassformer.core.errors import GlassformerError
+from glassformer.training.parallel import world
 from tests.faults.kill import SETTINGS, result
 
 SMALL = {**SETTINGS, "model.dropout": 0.0, "training.optimizer": "adamw", "training.batch": 8}

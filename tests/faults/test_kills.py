@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from glassformer.errors import RunError
-from glassformer.lock import locked
-from glassformer.training.watch import Watch
+from glassformer.core.errors import RunError
+from glassformer.core.lock import locked
+from glassformer.training.parallel.watch import Watch
 from tests.faults.kill import report
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def test_a_killed_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
 
 def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from glassformer.lock import locked\n"
+        "import sys, time; from pathlib import Path; from glassformer.core.lock import locked\n"
         "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)

@@ -15,9 +15,9 @@ import torch
 from typer.testing import CliRunner
 
 import glassformer as gf
-from glassformer.cli import app
+from glassformer.cli.main import app
 from glassformer.interop.huggingface import read_gpt2  # noqa: F401  (loaded before anything is timed)
-from glassformer.looking import look_at  # noqa: F401
+from glassformer.runs.looking import look_at  # noqa: F401
 
 SMALL = {"model.layers": 1, "model.heads": 2, "model.width": 16, "model.context": 16, "training.steps": 2}
 SMALL |= {"training.batch": 2, "training.compile": "off", "training.device": "cpu", "tokenizer.kind": "bpe"}
@@ -207,7 +207,7 @@ def test_a_folder_to_import_made_to_harm(name: str, tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../../../etc/passwd", "a/b"])
 def test_a_seal_reads_only_its_own_folder(name: str, good: Path, tmp_path: Path) -> None:
-    from glassformer.training.seal import _text, broken
+    from glassformer.training.checkpoint.seal import _text, broken
 
     run = shutil.copytree(good, tmp_path / "run")
     (checkpoint,) = (run / "checkpoints").glob("step-*")

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import glassformer as gf
-from glassformer.config import build
-from glassformer.errors import RunError, UsageError
-from glassformer.models.make import make_model
-from glassformer.training.distributed import check_layout
-from glassformer.training.seal import broken
+from glassformer.config.schema import build
+from glassformer.core.errors import RunError, UsageError
+from glassformer.models.build import make_model
+from glassformer.training.checkpoint.seal import broken
+from glassformer.training.parallel.layout import check_layout
 from tests.faults.kill import report
 from tests.faults.ranks import SMALL, write_text
 from tests.training.small import configure, make_trainer

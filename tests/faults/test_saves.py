@@ -13,10 +13,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from glassformer.errors import DiskError, RunError
-from glassformer.training.checkpoint import latest_checkpoint
-from glassformer.training.seal import broken
-from glassformer.training.weights import save_tensors
+from glassformer.core.errors import DiskError, RunError
+from glassformer.training.checkpoint.seal import broken
+from glassformer.training.checkpoint.weights import save_tensors
+from glassformer.training.checkpoint.write import latest_checkpoint
 from tests.training.small import configure, make_trainer, weights
 
 FLIPS = int(os.environ.get("GLASSFORMER_FLIPS", "150"))
@@ -52,11 +52,11 @@ def calls_of_a_save(monkeypatch: pytest.MonkeyPatch, act: Callable[[int, str], N
     monkeypatch.setattr(Path, "replace", before("rename", Path.replace))
     monkeypatch.setattr(Path, "open", before("open", Path.open))
     monkeypatch.setattr(shutil, "rmtree", before("remove", shutil.rmtree))
-    monkeypatch.setattr("glassformer.training.weights.save_file", before("write", _save_file()))
+    monkeypatch.setattr("glassformer.training.checkpoint.weights.save_file", before("write", _save_file()))
 
 
 def _save_file() -> Any:
-    from glassformer.training import weights as module
+    from glassformer.training.checkpoint.write import weights as module
 
     return module.save_file
 
@@ -184,7 +184,7 @@ def test_tensors_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
     def fail(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")
 
-    monkeypatch.setattr("glassformer.training.weights.save_file", fail)
+    monkeypatch.setattr("glassformer.training.checkpoint.weights.save_file", fail)
     with pytest.raises(DiskError, match="the disk is full"):
         save_tensors({"a": torch.zeros(3)}, path)
     assert torch.equal(load_file(path)["a"], torch.ones(3)) and list(tmp_path.iterdir()) == [path]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from glassformer.generation.beam import beam_search
 from glassformer.generation.engine import generate
-from glassformer.generation.translate import translate_ids
+from glassformer.generation.seq2seq import translate_ids
 from tests.models.families import FAMILIES, READERS, ids, make
 
 

@@ -5,14 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.errors import UsageError
+from glassformer.core.errors import UsageError
 from glassformer.generation.beam import beam_search
 from glassformer.generation.engine import generate
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import TextStream
-from glassformer.text.bpe_tokenizer import BPE
-from glassformer.text.tokenizer import Byte
-from glassformer.text.vocabulary import Word
+from glassformer.tokenizers.bpe_tokenizer import BPE
+from glassformer.tokenizers.tokenizer import Byte
+from glassformer.tokenizers.vocabulary import Word
 from tests.conftest import tiny_model
 
 VARIANTS = [

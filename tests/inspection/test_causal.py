@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from glassformer.errors import UsageError
+from glassformer.core.errors import UsageError
 from glassformer.inspection.causal import integrated, logit_difference, patch, path_patch
-from glassformer.inspection.edit import put
-from glassformer.inspection.record import see
+from glassformer.inspection.edits import put
+from glassformer.inspection.trace import see
 from tests.models.families import close, ids, make
 
 METRIC = logit_difference(3, 5)

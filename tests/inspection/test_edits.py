@@ -5,11 +5,11 @@ import torch
 from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 
-from glassformer.errors import UsageError
+from glassformer.core.errors import UsageError
 from glassformer.generation.engine import generate
-from glassformer.inspection.edit import Edit, Edits, put, steer, zero
+from glassformer.inspection.edits import Edit, Edits, put, steer, zero
 from glassformer.inspection.gradients import next_token_loss
-from glassformer.inspection.record import check_edits, gradients, see
+from glassformer.inspection.trace import check_edits, gradients, see
 from tests.models.families import FAMILIES, close, ids, make
 
 

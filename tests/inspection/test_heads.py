@@ -6,13 +6,13 @@ import pytest
 import torch
 
 import glassformer as gf
-from glassformer.errors import UsageError
+from glassformer.core.errors import UsageError
 from glassformer.inspection import heads
 from glassformer.inspection.cost import EXPECTED, Point, fit, measure, peak_memory
-from glassformer.inspection.record import see
+from glassformer.inspection.lessons import equivariance, scale_effect
 from glassformer.inspection.relations import parse, relations, sentences
-from glassformer.inspection.why import equivariance, scale_effect
-from glassformer.looking import report_on
+from glassformer.inspection.trace import see
+from glassformer.runs.looking import report_on
 from tests.models.families import VOCAB, ids, make
 
 

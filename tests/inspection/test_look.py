@@ -10,11 +10,11 @@ import torch
 from typer.testing import CliRunner
 
 import glassformer as gf
-from glassformer.cli import app
-from glassformer.errors import UsageError
+from glassformer.cli.main import app
+from glassformer.core.errors import UsageError
 from glassformer.inspection.html import as_html
-from glassformer.inspection.text import as_text
-from glassformer.looking import report_on
+from glassformer.inspection.report_text import as_text
+from glassformer.runs.looking import report_on
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"training.steps": 2, "training.batch": 4, "model.width": 16, "model.layers": 2, "model.heads": 2}

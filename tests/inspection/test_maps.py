@@ -5,9 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.errors import UsageError
+from glassformer.core.errors import UsageError
 from glassformer.inspection.maps import pattern, rollout, value_weighted
-from glassformer.inspection.record import see
+from glassformer.inspection.trace import see
 from glassformer.models.attention import attend_by_formula
 from tests.models.families import close, ids, make
 

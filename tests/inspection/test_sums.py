@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from glassformer.inspection.chain import by_chain_rule
-from glassformer.inspection.edit import put, steer, zero
+from glassformer.inspection.edits import put, steer, zero
 from glassformer.inspection.gradients import backward, next_token_loss, side_by_side
 from glassformer.inspection.maps import attention_of, written_by_head
-from glassformer.inspection.record import gradients, see
 from glassformer.inspection.residual import attribute, decompose, lens, relative_error
-from glassformer.models.make import make_model
+from glassformer.inspection.trace import gradients, see
+from glassformer.models.build import make_model
 from tests.conftest import tiny_config
 from tests.models.families import close, ids, make
 

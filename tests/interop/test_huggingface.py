@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from glassformer.cli import app
-from glassformer.errors import RunError
-from glassformer.importing import import_folder
-from glassformer.text.bpe_tokenizer import BPE
+from glassformer.cli.main import app
+from glassformer.core.errors import RunError
+from glassformer.runs.importing import import_folder
+from glassformer.tokenizers.bpe_tokenizer import BPE
 
 transformers = pytest.importorskip("transformers")
 
@@ -89,7 +89,7 @@ def test_what_cannot_be_imported_is_said(gpt2: Path, tmp_path: Path, change: dic
     (folder / "config.json").write_text(json.dumps(config | change))
     with pytest.raises(Exception, match=says) as caught:
         import_folder(folder, tmp_path / "run")
-    assert type(caught.value).__module__ == "glassformer.errors"
+    assert type(caught.value).__module__ == "glassformer.core.errors"
     assert not (tmp_path / "run").exists()
 
 

@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from glassformer.config import ModelConfig, build
-from glassformer.errors import UsageError
+from glassformer.config.schema import ModelConfig, build
+from glassformer.core.errors import UsageError
 from glassformer.models.block import PLACEMENTS
 from glassformer.models.layers import LayerNorm, RMSNorm, make_mlp
 from glassformer.models.model import parameter_count

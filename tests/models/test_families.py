@@ -7,14 +7,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import ModelConfig, build
-from glassformer.errors import UsageError
-from glassformer.models.cache import Carried
-from glassformer.models.cost import operations_per_token
-from glassformer.models.make import make_model
+from glassformer.config.schema import ModelConfig, build
+from glassformer.core.errors import UsageError
+from glassformer.models.build import make_model
 from glassformer.models.model import EncoderDecoder, LanguageModel
+from glassformer.models.operations import operations_per_token
+from glassformer.models.state import Carried
 from glassformer.models.tap import Record
-from glassformer.training.weights import load_weights, save_weights
+from glassformer.training.checkpoint.weights import load_weights, save_weights
 from tests.models.families import FAMILIES, LABELS, READERS, VOCAB, close, ids, make
 
 ENCODER_TASKS = ("classify", "tag", "masked")

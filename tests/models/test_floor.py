@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.models.bag import Bag
+from glassformer.models.bag_of_words import Bag
 from glassformer.models.ngram import NGram
 
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from glassformer.config import ModelConfig
+from glassformer.config.schema import ModelConfig
 from glassformer.inspection.causal import logit_difference, patch
 from glassformer.inspection.maps import attention_of, pattern, written_by_head
-from glassformer.inspection.record import Seen, see
 from glassformer.inspection.residual import attribute, decompose, lens, stream_sites
+from glassformer.inspection.trace import Seen, see
 from glassformer.models.transformer import Decoder
 
 lens_ = pytest.importorskip("transformer_lens")

@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from glassformer.cli import app
-from glassformer.config import Config, build
-from glassformer.errors import UsageError
-from glassformer.models.cost import operations_per_token
-from glassformer.models.make import make_model
+from glassformer.cli.main import app
+from glassformer.config.schema import Config, build
+from glassformer.core.errors import UsageError
+from glassformer.models.build import make_model
 from glassformer.models.model import parameter_count
+from glassformer.models.operations import operations_per_token
+from glassformer.objectives.objective import cross_entropy
 from glassformer.planning.count import count, operations
 from glassformer.planning.devices import DEVICES, find
 from glassformer.planning.memory import memory, optimizer_bytes, saved_per_token
 from glassformer.planning.plan import make_plan
 from glassformer.planning.time import step_time
-from glassformer.tasks.task import cross_entropy
 from glassformer.training.optim import make_optimizers
 
 MEASURED = json.loads((Path(__file__).parents[2] / "benchmarks" / "plan.json").read_text())

@@ -1,170 +1,254 @@
-"""Tasks: what a batch holds is a pure function, what is scored is what should be, states are carried."""
+"""Every task from data to result: train, measure, resume to the bit, use, start from another run."""
 
-import numpy as np
+import json
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from safetensors.torch import load_file
 
-from glassformer.config import build
-from glassformer.errors import DataError, UsageError
-from glassformer.jobs.translate import TranslateJob
-from glassformer.tasks.labelling import Labelling
-from glassformer.tasks.language import StreamModelling, language_modelling
-from glassformer.tasks.masked import MaskedModelling, hide
-from glassformer.tasks.task import NOT_SCORED
-from glassformer.tasks.translation import Translating
-from glassformer.text.batches import Buckets, Streams, pad
-from glassformer.text.bpe_tokenizer import BPE
-from glassformer.text.examples import Examples
-from glassformer.text.shards import Tokens
-from glassformer.text.tokenizer import Byte
-from tests.models.families import VOCAB, close, make
+import glassformer as gf
+from glassformer.core.errors import GlassformerError, RunError, UsageError
+from glassformer.runs.bias import probe
+from glassformer.runs.sweep import compare_runs, parse_sweep, show_table, sweep_runs
+from glassformer.training.display import Silent
 
-TEXT = Tokens([np.arange(1000) % VOCAB], 1000)
-
-
-def test_streams_go_on_where_the_last_batch_ended() -> None:
-    streams = Streams(TEXT, context=10, rows=4, seed=3)
-    for step in range(2 * streams.pieces):
-        now, then = (streams.read(s * 4, 4) for s in (step, step + 1))
-        if not streams.fresh((step + 1) * 4):
-            assert (then[:, 0] == now[:, -1]).all()
-    assert [s for s in range(2 * streams.pieces) if streams.fresh(s * 4)] == [0, streams.pieces]
-    with pytest.raises(DataError, match=r"shorter than model\.context"):
-        Streams(TEXT, context=100, rows=20, seed=0)
+SMALL = {
+    "model.layers": 1,
+    "model.width": 16,
+    "model.heads": 2,
+    "training.batch": 8,
+    "training.steps": 4,
+    "training.checkpoint_every": 2,
+    "training.eval_every": 2,
+    "training.keep": 9,
+    "training.device": "cpu",
+}
 
 
-@settings(max_examples=30, deadline=None)
-@given(n=st.integers(1, 120), batch=st.integers(1, 16), seed=st.integers(0, 5), epoch=st.integers(0, 3))
-def test_an_epoch_shows_each_example_once(n: int, batch: int, seed: int, epoch: int) -> None:
-    lengths = [(7 * i) % 13 + 1 for i in range(n)]
-    buckets = Buckets(lengths, batch, seed)
-    rows = buckets.rows(epoch * buckets.per_epoch, buckets.per_epoch)
-    assert len(set(rows)) == len(rows) >= n - batch + 1 or n < batch
-    assert rows == Buckets(lengths, batch, seed).rows(epoch * buckets.per_epoch, buckets.per_epoch)
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("data")
+    good, bad = ["good", "great", "fine", "lovely"], ["bad", "awful", "dull", "poor"]
+    rows = [
+        f"a {w} film number {i}\t{label}"
+        for i in range(40)
+        for label, ws in (("1", good), ("0", bad))
+        for w in ws
+    ]
+    files = {"classify": "r.tsv", "tag": "t.txt", "source": "p.en", "target": "p.de", "language": "l.txt"}
+    paths = {task: folder / name for task, name in files.items()}
+    paths["classify"].write_text("\n".join(rows))
+    paths["tag"].write_text("\n\n".join(f"the DET\ncat{i % 9} NOUN\nruns VERB" for i in range(120)))
+    paths["source"].write_text("\n".join(f"number {i % 40} is here" for i in range(200)))
+    paths["target"].write_text("\n".join(f"die nummer {i % 40} ist hier" for i in range(200)))
+    paths["language"].write_text("".join(f"item {i % 10} follows item {(i - 1) % 10}.\n" for i in range(300)))
+    return paths
 
 
-def test_batches_are_of_nearly_one_length() -> None:
-    lengths = np.random.default_rng(0).integers(1, 60, 2000).tolist()
-    buckets = Buckets(lengths, 20, 0)
-    waste = 0
-    for first in range(0, 2000, 20):
-        mine = [lengths[i] for i in buckets.rows(first, 20)]
-        waste += 20 * max(mine) - sum(mine)
-    assert waste < 0.05 * sum(lengths)
+def train(task: str, data: dict[str, Path], out: Path, **more: object) -> gf.Run:
+    source = data["source" if task == "translate" else "language" if task == "masked" else task]
+    target = data["target"] if task == "translate" else None
+    context = {} if task in ("classify", "tag", "translate") else {"model.context": 16}
+    kind = {"tokenizer.kind": "char"} if "init" not in more else {}
+    settings = {**SMALL, **context, **kind, **more.pop("settings", {})}  # type: ignore[dict-item]
+    return gf.train(source, task=task, target=target, out=out, settings=settings, **more)
 
 
-def test_padding_says_what_is_real() -> None:
-    padded, real = pad([np.array([1, 2, 3]), np.array([4])], fill=9)
-    assert padded.tolist() == [[1, 2, 3], [4, 9, 9]]
-    assert real.tolist() == [[True, True, True], [True, False, False]]
+CASES = [
+    *[("language", f) for f in ("transformer", "lstm", "rnn", "gru", "window")],
+    *[(t, f) for t in ("masked", "classify", "tag", "translate") for f in ("transformer", "lstm")],
+]
 
 
-def test_a_recurrent_model_trains_on_one_long_text() -> None:
-    """Losses of batch after batch with the carried state are those of the whole stream at once."""
-    model = make("language", "lstm")
-    task = language_modelling(model, TEXT, context=10, rows=2, seed=0)
-    assert isinstance(task, StreamModelling)
-    batches = [task.batch(2 * s, 2) for s in range(4)]
-    parts = sum(task.loss(model, b) for b in batches)
-    whole = (
-        torch.cat([b["inputs"] for b in batches], dim=1),
-        torch.cat([b["targets"] for b in batches], dim=1),
+@pytest.mark.parametrize(("task", "family"), CASES)
+def test_a_run_is_measured_and_resumes_to_the_bit(
+    task: str, family: str, data: dict[str, Path], tmp_path: Path
+) -> None:
+    settings = {"model.family": family, "model.dropout": 0.1}
+    run = train(task, data, tmp_path / "run", settings=settings)
+    result = run.result
+    assert result["steps"] == 4 and result["parameters"] > 0 and result["operations_per_token"] > 0
+    assert result["floor_scores"]
+    again = run.evaluate("valid").as_dict()
+    assert json.loads(json.dumps(again)) == result["valid"]
+    assert run.mistakes("valid").show()
+
+    broken = tmp_path / "broken"
+    shutil.copytree(tmp_path / "run", broken)
+    shutil.rmtree(broken / "checkpoints" / "step-00000004")
+    (broken / "result.json").unlink()
+    train(task, data, broken, settings=settings, resume=True)
+    for name in ("model.safetensors", "optimizer.safetensors", "carried.safetensors"):
+        one, other = (
+            load_file(f / "checkpoints" / "step-00000004" / name) for f in (tmp_path / "run", broken)
+        )
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[k], other[k]) for k in one), name
+
+
+def test_what_the_tasks_are_for(data: dict[str, Path], tmp_path: Path) -> None:
+    longer = {"training.steps": 120, "training.eval_every": 60, "model.width": 32, "training.batch": 16}
+    classifier = train("classify", data, tmp_path / "c", settings={**longer, "tokenizer.kind": "word"})
+    answers = classifier.classify(["a lovely film number 3", "a dull film number 3"])
+    assert [next(iter(a)) for a in answers] == ["1", "0"]
+    assert all(sum(a.values()) == pytest.approx(1, abs=1e-5) for a in answers)
+    assert classifier.evaluate().accuracy > 0.9  # type: ignore[attr-defined]
+    tagger = train("tag", data, tmp_path / "t", settings=longer)
+    assert tagger.tag(["the", "cat3", "runs"]) == ["DET", "NOUN", "VERB"]
+    translator = train("translate", data, tmp_path / "x", settings=longer)
+    assert len(translator.translate(["number 7 is here", "number 8 is here"], beams=2)) == 2
+    for wrong in (lambda: classifier.generate("a"), lambda: tagger.translate(["a"])):
+        with pytest.raises(UsageError, match="learned"):
+            wrong()
+
+
+def test_a_classifier_starts_from_a_masked_model(data: dict[str, Path], tmp_path: Path) -> None:
+    base = train("masked", data, tmp_path / "base", settings={"model.context": 64, "tokenizer.kind": "byte"})
+    run = train("classify", data, tmp_path / "tuned", init=tmp_path / "base")
+    assert run.config.model.context == 64 and run.config.model.labels == 2
+    assert len(run.tokenizer) == len(base.tokenizer)
+    begun = load_file(tmp_path / "base" / "model.safetensors")
+    tuned = load_file(tmp_path / "tuned" / "model.safetensors")
+    assert {k for k in tuned if k.startswith("stack.")} == {k for k in begun if k.startswith("stack.")}
+    frozen = train(
+        "classify", data, tmp_path / "frozen", init=tmp_path / "base", settings={"training.freeze": ["stack"]}
     )
-    expected = torch.nn.functional.cross_entropy(
-        model(whole[0]).flatten(0, 1), whole[1].flatten(), reduction="sum"
+    kept = load_file(frozen.path / "model.safetensors")
+    assert all(torch.equal(kept[k], begun[k]) for k in kept if k.startswith("stack."))
+    with pytest.raises(RunError, match="does not fit"):
+        train("classify", data, tmp_path / "no", init=tmp_path / "base", settings={"model.width": 32})
+
+
+def test_pairs_of_sentences_are_scored_for_base_and_tuned(data: dict[str, Path], tmp_path: Path) -> None:
+    base = train("language", data, tmp_path / "base", settings={"tokenizer.kind": "byte"})
+    tuned = train("language", data, tmp_path / "tuned", init=tmp_path / "base")
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("item 1\titem 2\nitem 3\titem 3\nitem 4 follows\titem 44 follows\n")
+    found = probe(tuned, str(pairs))
+    assert [p.difference for p in found.pairs][1] == 0 and found.pairs[0].base is not None
+    assert found.pairs[0].difference == 0  # nothing follows the word that differs
+    assert found.pairs[2].difference != 0
+    assert found.pairs[2].base == pytest.approx(probe(base, str(pairs)).pairs[2].difference)
+    assert "base" in found.show()
+    classifier = train("classify", data, tmp_path / "c")
+    masked = train("masked", data, tmp_path / "m")
+    for run in (classifier, masked):
+        assert len(probe(run, "default").pairs) > 10
+    with pytest.raises(GlassformerError, match="two sentences per line"):
+        probe(base, str(tmp_path / "none.tsv"))
+
+
+def test_a_sweep_ends_in_a_table_with_seeds_as_one_line(data: dict[str, Path], tmp_path: Path) -> None:
+    grid = parse_sweep(["model.family=transformer,lstm", "training.seed=0,1"])
+    settings = {"model.context": 16, "tokenizer.kind": "char"}
+    nested: dict[str, dict[str, object]] = {}
+    for key, value in {**SMALL, **settings}.items():
+        section, _, name = key.partition(".")
+        nested.setdefault(section, {})[name] = value
+    options = {"out": str(tmp_path / "s"), "settings": nested, "display": Silent()}
+    runs = sweep_runs(str(data["language"]), grid, {}, **options)  # type: ignore[arg-type]
+    assert [r.path.name for r in runs][:2] == ["family=transformer-seed=0", "family=transformer-seed=1"]
+    compared = compare_runs(runs)
+    shown = show_table(compared)
+    assert "family=lstm × 2" in shown and "±" in shown and "floor: " in shown
+    for name in ("c.html", "c.svg", "c.png"):
+        compared.save(str(tmp_path / name))
+    page = (tmp_path / "c.html").read_text()
+    assert "<svg" in page and "family=lstm × 2" in page and "http://" not in page.split("<svg")[0]
+    again = sweep_runs(str(data["language"]), grid, {}, resume=True, **options)  # type: ignore[arg-type]
+    assert [r.result["seconds"] for r in again] == [r.result["seconds"] for r in runs]
+    with pytest.raises(RunError, match="exists already"):
+        sweep_runs(str(data["language"]), grid, {}, **options)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="expected key=a,b,c"):
+        parse_sweep(["model.layers"])
+    with pytest.raises(UsageError, match=r"no setting 'model\.layer'"):
+        parse_sweep(["model.layer=1,2"])
+    with pytest.raises(UsageError, match="ends in"):
+        compared.save(str(tmp_path / "c.txt"))
+
+
+def test_labels_that_training_did_not_have_are_named(data: dict[str, Path], tmp_path: Path) -> None:
+    run = train("classify", data, tmp_path / "c")
+    other = tmp_path / "other.tsv"
+    other.write_text("a film\t1\nanother\tfunny\n")
+    with pytest.raises(GlassformerError, match="label 'funny' was not in training"):
+        run.evaluate(data=str(other))
+    other.write_text("a film\t1\nanother\t0\n")
+    assert run.evaluate(data=str(other)).as_dict()["n"] == 2
+
+
+def test_images_are_classified_by_the_same_encoder(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    run = gf.train("digits", out=tmp_path / "d", settings={**SMALL, "training.steps": 30})
+    assert run.config.model.patch == 4 and run.result["floor_scores"]["logistic regression"] > 0.9
+    with pytest.raises(UsageError, match="images"):
+        run.classify(["seven"])
+
+
+def test_a_begun_run_is_resumed_with_its_own_command(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative paths and `training.steps=0` are resolved when a run begins, and are no change later."""
+    monkeypatch.chdir(data["source"].parent)
+    recipe = tmp_path / "own.yaml"
+    recipe.write_text(
+        "settings: {tokenizer: {kind: char}, model: {layers: 1, width: 16, heads: 2, context: 40},"
+        " training: {steps: 0, minutes: 0.01, batch: 8, device: cpu}}"
     )
-    close(parts, expected)
+    for _ in range(2):
+        run = gf.train("p.en", target="p.de", recipe=str(recipe), out=tmp_path / "run", resume=True)
+    assert run.config.training.steps >= 10
 
 
-def test_gradients_end_where_a_batch_begins() -> None:
-    model = make("language", "gru").train()
-    task = language_modelling(model, TEXT, context=10, rows=2, seed=0)
-    for step in range(2):
-        task.loss(model, task.batch(2 * step, 2)).backward()  # the second would fail if the graph went on
+def test_what_a_measurement_cannot_do_is_said(data: dict[str, Path], tmp_path: Path) -> None:
+    translator = train("translate", data, tmp_path / "t")
+    with pytest.raises(UsageError, match="stride means nothing to the task translate"):
+        translator.evaluate(stride=4)
+    both = translator.evaluate(data=str(data["source"]), target=str(data["target"]))
+    assert both.as_dict()["n"] == 200
+    with pytest.raises(UsageError, match="other language is missing"):
+        translator.evaluate(data=str(data["source"]))
+    recurrent = train("language", data, tmp_path / "r", settings={"model.family": "lstm"})
+    with pytest.raises(UsageError, match="no windows"):
+        recurrent.evaluate(stride=4)
+    window = train("language", data, tmp_path / "w", settings={"model.family": "window", "model.window": 5})
+    assert window.evaluate().as_dict()["window"] == 5
 
 
-def test_parts_of_a_batch_carry_their_own_states() -> None:
-    model = make("language", "lstm")
-    whole, halves = (language_modelling(model, TEXT, 10, 4, 0) for _ in range(2))
-    for step in range(3):
-        at_once = whole.loss(model, whole.batch(4 * step, 4))
-        in_parts = sum(halves.loss(model, halves.batch(4 * step + i, 2)) for i in (0, 2))
-        close(at_once, in_parts)
-    again = language_modelling(model, TEXT, 10, 4, 0)
-    again.carry_on(halves.carried())
-    close(
-        sum(again.loss(model, again.batch(12 + i, 2)) for i in (0, 2)), whole.loss(model, whole.batch(12, 4))
+def test_tags_beyond_the_context_count_as_wrong(data: dict[str, Path], tmp_path: Path) -> None:
+    run = train("tag", data, tmp_path / "t", settings={"model.context": 8})
+    warnings: list[str] = []
+    result = run.evaluate(warn=warnings.append).as_dict()
+    words = sum(len(w) for w, _ in run.job().source.require("valid"))
+    assert result["n"] == words and result["accuracy"] < 1.0
+    assert "longer than model.context 8" in warnings[0]
+
+
+def test_runs_are_one_line_only_when_nothing_but_the_seed_differs(
+    data: dict[str, Path], tmp_path: Path
+) -> None:
+    base = train("language", data, tmp_path / "a", settings={"tokenizer.kind": "byte"})
+    again = train("language", data, tmp_path / "b", settings={"tokenizer.kind": "byte", "training.seed": 1})
+    tuned = train("language", data, tmp_path / "c", init=tmp_path / "a")
+    shown = show_table(compare_runs([base, again, tuned]))
+    assert shown.count("× 2") == 1 and "\nc " in shown
+    (base.path / "result.json").write_text(json.dumps({"valid": {}}))
+    with pytest.raises(RunError, match="older version"):
+        compare_runs([gf.load(base.path)])
+
+
+def test_a_recipe_and_a_base_go_together(data: dict[str, Path], tmp_path: Path) -> None:
+    train("masked", data, tmp_path / "base", settings={"model.context": 64, "tokenizer.kind": "byte"})
+    recipe = tmp_path / "own.yaml"
+    recipe.write_text(
+        "settings: {tokenizer: {kind: word}, model: {layers: 3, width: 64, dropout: 0.25},"
+        " training: {steps: 4, batch: 8, device: cpu}}"
     )
-
-
-def test_hidden_tokens_are_some_masked_some_random_some_as_they_were() -> None:
-    ids = np.arange(20_000) % 50
-    inputs, targets = hide(ids, mask=50, seed=7)
-    chosen = targets != NOT_SCORED
-    assert (targets[chosen] == ids[chosen]).all() and (inputs[~chosen] == ids[~chosen]).all()
-    assert chosen.mean() == pytest.approx(0.15, abs=0.01)
-    assert (inputs[chosen] == 50).mean() == pytest.approx(0.8, abs=0.02)
-    assert (inputs[chosen] == ids[chosen]).mean() == pytest.approx(0.1, abs=0.02)
-    again = hide(ids, mask=50, seed=7)
-    assert (again[0] == inputs).all()
-    assert (hide(np.array([3]), 9, 0)[1] != NOT_SCORED).any()
-
-
-def test_masked_modelling_scores_hidden_tokens_only() -> None:
-    task = MaskedModelling(TEXT, context=12, seed=0, mask=22)
-    batch = task.batch(0, 5)
-    assert batch["inputs"].shape == (5, 12)
-    assert task.targets(batch) == int((batch["targets"] != NOT_SCORED).sum()) >= 5
-    model = make("masked", "transformer")
-    logits = model(batch["inputs"])
-    expected = torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1), batch["targets"].flatten(), reduction="sum"
+    run = gf.train(
+        data["classify"], task="classify", recipe=str(recipe), out=tmp_path / "c", init=tmp_path / "base"
     )
-    torch.testing.assert_close(task.loss(model, batch), expected)
-
-
-def test_hiding_input_tokens_is_a_function_of_the_sample() -> None:
-    inputs = [np.arange(1, 20) for _ in range(8)]
-    labels = [np.array(0)] * 8
-    task = Labelling("classify", inputs, labels, batch=4, seed=1, hidden=0.5, by=0)
-    one, two = task.batch(0, 4), task.batch(4, 4)
-    assert torch.equal(one["inputs"], task.batch(0, 4)["inputs"])
-    assert not torch.equal(one["inputs"], two["inputs"])
-    assert (one["inputs"][:, 0] == 1).all() and (one["inputs"] == 0).float().mean() > 0.3
-    assert (task.collate([0])["inputs"] != 0).all()  # measuring hides nothing
-
-
-def test_a_translation_begins_after_the_mark_and_ends_with_it() -> None:
-    task = Translating([np.array([5, 6])], [np.array([7, 8, 9])], mark=0)
-    batch = task.collate([0])
-    assert batch["sources"].tolist() == [[5, 6, 0]]
-    assert batch["inputs"].tolist() == [[0, 7, 8, 9]]
-    assert batch["targets"].tolist() == [[7, 8, 9, 0]]
-    assert (task.targets(batch), task.tokens(batch)) == (4, 7)
-
-
-def test_examples_are_cut_anew_each_time_and_the_same_way_on_resume() -> None:
-    """BPE-dropout: other ids for the same sentence in the next epoch, the same ones for the same sample."""
-    pairs = [("low lower lowest", "newest newer new"), ("lowest low", "new newer")] * 8
-    bpe = BPE.train([side for pair in pairs for side in pair] * 3, 300)
-    source = Examples("pairs", {"train": pairs, "valid": pairs}, "as given")
-    config = build(
-        {"task": "translate", "training": {"merge_dropout": 0.5, "batch": 4}, "model": {"vocab": len(bpe)}}
-    )
-    task = TranslateJob(source, bpe, config.data).task(torch.nn.Identity(), config)
-    seen = set()
-    for first in range(0, 160, 4):
-        batch = task.batch(first, 4)
-        again = TranslateJob(source, bpe, config.data).task(torch.nn.Identity(), config).batch(first, 4)
-        assert all(torch.equal(batch[name], again[name]) for name in batch)
-        for row, keys in zip(batch["sources"].tolist(), batch["keys"].tolist(), strict=True):
-            ids = [i for i, real in zip(row, keys, strict=True) if real]
-            seen.add(tuple(ids))
-            assert bpe.decode(ids[:-1]) in {source for source, _ in pairs}
-    assert len(seen) > 10
-    with pytest.raises(UsageError, match="merge_dropout"):
-        build({"task": "language", "training": {"merge_dropout": 0.5}})
-    with pytest.raises(UsageError, match="byte-pair"):
-        TranslateJob(source, Byte(), config.data).task(torch.nn.Identity(), config)
+    assert (run.config.model.width, run.config.model.dropout, run.tokenizer.kind) == (16, 0.25, "byte")
+    found = probe(run, "default")
+    assert found.base_unit == "nats" and found.unit == "p(1)" and "base, nats" in found.show()

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.config import Config, build
+from glassformer.config.recipes import merge
+from glassformer.config.schema import Config, build
+from glassformer.data.shards import Tokens
 from glassformer.models.transformer import Decoder
-from glassformer.settings import merge
-from glassformer.tasks.language import LanguageModelling
-from glassformer.text.shards import Tokens
+from glassformer.objectives.language import LanguageModelling
 from glassformer.training.display import Silent
 from glassformer.training.hooks import Hooks
 from glassformer.training.loop import Trainer

@@ -9,19 +9,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from glassformer.config import build
-from glassformer.errors import UsageError
+from glassformer.config.schema import build
+from glassformer.core.errors import UsageError
+from glassformer.data.shards import Tokens
 from glassformer.evaluation.result import Result
 from glassformer.models.transformer import Decoder
-from glassformer.tasks.language import LanguageModelling
-from glassformer.tasks.task import cross_entropy
-from glassformer.text.shards import Tokens
-from glassformer.training.checkpoint import latest_checkpoint
+from glassformer.objectives.language import LanguageModelling
+from glassformer.objectives.objective import cross_entropy
+from glassformer.training.checkpoint.weights import load_weights, save_weights
+from glassformer.training.checkpoint.write import latest_checkpoint
 from glassformer.training.device import Precision, choose_device, compile_pays
 from glassformer.training.log import read_metrics
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import freeze
-from glassformer.training.weights import load_weights, save_weights
 from tests.training.small import CPU, configure, make_trainer, weights
 
 

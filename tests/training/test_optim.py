@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.config import TrainingConfig, build
-from glassformer.errors import UsageError
+from glassformer.config.schema import TrainingConfig, build
+from glassformer.core.errors import UsageError
 from glassformer.training.optim import fused_parts, make_optimizers, orthogonalise
 from glassformer.training.schedule import BatchSizes, learning_rate_factor, noam
 from tests.conftest import tiny_model

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import glassformer as gf
-from glassformer.errors import RunError, UsageError
+from glassformer.core.errors import RunError, UsageError
 
 SMALL = {
     "model.layers": 2,

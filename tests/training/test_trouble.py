@@ -13,11 +13,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from glassformer.config import build
-from glassformer.errors import DiskError, DivergedError, Interrupted, RunError
+from glassformer.config.schema import build
+from glassformer.core.errors import DiskError, DivergedError, Interrupted, RunError
 from glassformer.models.transformer import Decoder
-from glassformer.training import weights as weights_module
-from glassformer.training.weights import load_weights, save_weights
+from glassformer.training.checkpoint.weights import load_weights, save_weights
+from glassformer.training.checkpoint.write import weights as weights_module
 from tests.training.small import configure, make_trainer, weights
 
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from glassformer.data.shards import Tokens
 from glassformer.evaluation.result import Result
 from glassformer.models.model import LanguageModel, evaluating
-from glassformer.tasks.task import NOT_SCORED, cross_entropy
-from glassformer.text.shards import Tokens
+from glassformer.objectives.objective import NOT_SCORED, cross_entropy
 
 BATCH_LOGITS = 1 << 25  # scores held at once: 128 MB
 STREAM_TOKENS, MOST_STREAMS, PIECE = 8192, 16, 256

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from glassformer.models.attention import growing_keys
-from glassformer.models.cache import State
+from glassformer.models.state import State
 
 Step = Callable[[Tensor, State], Tensor]  # new ids (R, T) and the state to scores (R, T, V)
 

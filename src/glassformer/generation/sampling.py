@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from glassformer.errors import UsageError
+from glassformer.core.errors import UsageError
 
 GREEDY = 1e-5  # a temperature below this is the limit itself: the best token
 

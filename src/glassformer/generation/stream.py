@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from glassformer.errors import UsageError
+from glassformer.core.errors import UsageError
 from glassformer.generation.beam import beam_search
 from glassformer.generation.engine import Choose, NewTap, generate
 from glassformer.models.model import LanguageModel
 from glassformer.models.tap import off
-from glassformer.text.tokenizer import Decoding, Tokenizer
+from glassformer.tokenizers.tokenizer import Decoding, Tokenizer
 
 
 def stream_text(

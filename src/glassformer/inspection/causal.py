@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import UsageError
-from glassformer.inspection.edit import Edit, put
+from glassformer.core.errors import UsageError
+from glassformer.inspection.edits import Edit, put
 from glassformer.inspection.maps import attention_of, mask_of, written_by_head
-from glassformer.inspection.record import Seen, gradients, see, stack_of
+from glassformer.inspection.trace import Seen, gradients, see, stack_of
 from glassformer.models.attention import attend_by_formula
 from glassformer.models.block import Block, add, bare, pre
 

@@ -19,9 +19,9 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from glassformer.errors import UsageError
+from glassformer.core.errors import UsageError
 from glassformer.inspection.maps import attention_of, pattern
-from glassformer.inspection.record import Seen
+from glassformer.inspection.trace import Seen
 from glassformer.models.attention import Attention, join_heads
 
 

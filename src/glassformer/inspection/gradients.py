@@ -21,14 +21,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.inspection.edit import Edits
+from glassformer.inspection.edits import Edits
 from glassformer.inspection.maps import mask_of
-from glassformer.inspection.record import Loss, Seen, body_of, gradients, see, stack_of
 from glassformer.inspection.residual import relative_error, stream_sites
+from glassformer.inspection.trace import Loss, Seen, body_of, gradients, see, stack_of
 from glassformer.models.block import Block, Join, replace
-from glassformer.models.cache import Memory
-from glassformer.models.make import make_model
+from glassformer.models.build import make_model
 from glassformer.models.model import evaluating
+from glassformer.models.state import Memory
 from glassformer.models.tap import inside
 from glassformer.models.transformer import Stack
 

@@ -24,10 +24,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.errors import UsageError
-from glassformer.inspection.edit import Edit, put, zero
+from glassformer.core.errors import UsageError
+from glassformer.inspection.edits import Edit, put, zero
 from glassformer.inspection.maps import pattern
-from glassformer.inspection.record import Seen, see, stack_of
+from glassformer.inspection.trace import Seen, see, stack_of
 
 KINDS = ("previous", "first", "itself", "duplicate", "induction", "positional")
 CALLED = 0.5

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.errors import UsageError
+from glassformer.core.errors import UsageError
 from glassformer.inspection import gradients as backwards
 from glassformer.inspection import maps, residual
-from glassformer.inspection.record import Seen, body_of, parts_of
+from glassformer.inspection.trace import Seen, body_of, parts_of
 from glassformer.models.model import Encoder
 from glassformer.models.transformer import Stack
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import UsageError
-from glassformer.inspection.record import Seen, body_of, stack_of
+from glassformer.core.errors import UsageError
+from glassformer.inspection.trace import Seen, body_of, stack_of
 from glassformer.models.attention import CrossAttention, Mask, Mixer, attend_by_formula
 from glassformer.models.block import Block
 from glassformer.models.recurrent import RecurrentStack

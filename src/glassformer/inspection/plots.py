@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from glassformer.inspection.heads import KINDS
-from glassformer.inspection.text import visible
+from glassformer.inspection.report_text import visible
 
 matplotlib.rcParams["svg.hashsalt"] = "glassformer"  # the same picture is the same file
 INK, RULE, WARM = "#1f3a5f", "#8fa3b8", "#c4512d"

@@ -19,7 +19,7 @@ import yaml
 from torch import nn
 
 from glassformer.inspection.maps import pattern
-from glassformer.inspection.record import see, stack_of
+from glassformer.inspection.trace import see, stack_of
 
 Encode = Callable[[str], tuple[list[int], list[tuple[int, int]]]]  # text to ids and their characters
 

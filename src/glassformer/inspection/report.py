@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from glassformer.errors import UsageError
+from glassformer.core.errors import UsageError
 from glassformer.inspection import heads, residual
 from glassformer.inspection.look import Look
 from glassformer.inspection.maps import attention_of, written_by_head
-from glassformer.inspection.record import see, stack_of
 from glassformer.inspection.relations import Encode, relations
+from glassformer.inspection.trace import see, stack_of
 
 VERSION = 1
 MOST_MAPS = 4_000_000  # numbers of attention maps that are written without being asked for

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import UsageError
+from glassformer.core.errors import UsageError
 from glassformer.inspection.maps import written_by_head
-from glassformer.inspection.record import Seen, body_of, stack_of
+from glassformer.inspection.trace import Seen, body_of, stack_of
 from glassformer.models.attention import CrossAttention, Mixer
 from glassformer.models.block import Block, bare, post, pre, renorm, replace
 from glassformer.models.layers import BatchNorm, LayerNorm, RMSNorm

@@ -19,9 +19,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from glassformer.errors import RunError
-from glassformer.text.load import load_tokenizer
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.core.errors import RunError
+from glassformer.tokenizers.load import load_tokenizer
+from glassformer.tokenizers.tokenizer import Tokenizer
 
 ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu", "relu": "relu"}
 PARTS = {

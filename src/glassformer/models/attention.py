@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from glassformer.models.cache import LayerCache, Memory
 from glassformer.models.position import Position
+from glassformer.models.state import LayerCache, Memory
 from glassformer.models.tap import Tap, off
 
 

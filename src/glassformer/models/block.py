@@ -17,8 +17,8 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from glassformer.models.attention import CrossAttention, Mask, Mixer
-from glassformer.models.cache import LayerCache, Memory
 from glassformer.models.layers import MLP, GatedMLP
+from glassformer.models.state import LayerCache, Memory
 from glassformer.models.tap import Tap, inside, off
 
 Layer = Callable[[Tensor], Tensor]

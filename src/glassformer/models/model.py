@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from glassformer.models.cache import Memory, State
-from glassformer.models.heads import Head
 from glassformer.models.init import initialise, tie_or_zero
+from glassformer.models.readout import Head
+from glassformer.models.state import Memory, State
 from glassformer.models.tap import Tap, inside, off
 
 if TYPE_CHECKING:  # the models take any object with these settings; pydantic stays out of this folder
-    from glassformer.config import ModelConfig
+    from glassformer.config.schema import ModelConfig
 
 
 class Body(nn.Module, ABC):

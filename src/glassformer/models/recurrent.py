@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from glassformer.models.cache import Memory
 from glassformer.models.cells import CELLS, Parts, unroll
 from glassformer.models.model import Body, LanguageModel
+from glassformer.models.state import Memory
 from glassformer.models.tap import Tap, inside, off
 from glassformer.models.transformer import make_cross
 
 if TYPE_CHECKING:
-    from glassformer.config import ModelConfig
+    from glassformer.config.schema import ModelConfig
 
 FUSED = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 

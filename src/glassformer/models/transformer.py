@@ -15,15 +15,15 @@ from torch import Tensor, nn
 
 from glassformer.models.attention import Attention, CrossAttention, Mask, Mixer
 from glassformer.models.block import PLACEMENTS, Block, add, replace
-from glassformer.models.cache import Cache, Memory
 from glassformer.models.ladder import Distance, Projected, QueryKey, Similarity
 from glassformer.models.layers import NORMS, make_mlp
 from glassformer.models.model import Body, LanguageModel
 from glassformer.models.position import Position, make_position
+from glassformer.models.state import Cache, Memory
 from glassformer.models.tap import Tap, inside, off
 
 if TYPE_CHECKING:
-    from glassformer.config import ModelConfig
+    from glassformer.config.schema import ModelConfig
 
 
 class Stack(Body):

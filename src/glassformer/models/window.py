@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from glassformer.models.cache import Memory
 from glassformer.models.layers import ACTIVATIONS
 from glassformer.models.model import Body, LanguageModel
+from glassformer.models.state import Memory
 from glassformer.models.tap import Tap, off
 
 if TYPE_CHECKING:
-    from glassformer.config import ModelConfig
+    from glassformer.config.schema import ModelConfig
 
 
 class WindowState:

@@ -12,8 +12,8 @@ T context.
 
 from dataclasses import dataclass
 
-from glassformer.config import ModelConfig
-from glassformer.errors import UsageError
+from glassformer.config.schema import ModelConfig
+from glassformer.core.errors import UsageError
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ times the shares of it that training was seen to reach on the measured one.
 
 from dataclasses import dataclass, replace
 
-from glassformer.errors import UsageError, closest
+from glassformer.core.errors import UsageError, closest
 
 GB, TB, TFLOP = 1e9, 1e12, 1e12
 

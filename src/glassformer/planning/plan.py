@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass
 from math import sqrt
 from typing import Any
 
-from glassformer.config import Config
-from glassformer.errors import UsageError
+from glassformer.config.schema import Config
+from glassformer.core.errors import UsageError
 from glassformer.planning.count import count, operations
 from glassformer.planning.devices import Device
 from glassformer.planning.memory import Memory, memory

@@ -1,73 +1,90 @@
-"""What a task is: where its batches come from, and what the model is to get right in them.
+"""A job: a task bound to its data and its tokenizer. All that training and measuring ask, in one interface.
 
-The training loop knows tasks by this interface alone.
+The parts stand in the folders of the flow (text, models, tasks, evaluation, generation); a job joins those
+that belong to one task, so that nothing else needs to ask which task it is.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
-import numpy as np
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+from torch import nn
 
-from glassformer.models.tap import Tap, off
-
-Batch = dict[str, Tensor]
-Again = Callable[[int, int], tuple[np.ndarray, np.ndarray]]  # (example, seed) → its input and output
-NOT_SCORED = -100  # as a target: a position that has nothing to get right
-
-
-class Task(Protocol):
-    name: str
-    bytes_per_target: float | None  # of the training text, where a loss can be told in bits per byte
-
-    def batch(self, first: int, count: int) -> Batch:
-        """Samples number first … first+count−1 of the run: a pure function, on the CPU."""
-        ...
-
-    def targets(self, batch: Batch) -> int:
-        """How many predictions the loss of a batch is a sum of."""
-        ...
-
-    def tokens(self, batch: Batch) -> int:
-        """How many tokens the model reads in a batch, padding left out."""
-        ...
-
-    def loss(
-        self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
-    ) -> Tensor:
-        """The sum of the losses of all targets, in nats."""
-        ...
-
-    def carried(self) -> dict[str, Tensor]:
-        """What goes from one batch to the next and is not a function of the step: a recurrent state."""
-        ...
-
-    def carry_on(self, tensors: dict[str, Tensor]) -> None:
-        """Take up what `carried` gave, after a break."""
-        ...
+from glassformer.config.schema import Config, DataConfig, Settings
+from glassformer.data.examples import Examples
+from glassformer.data.shard_writer import Progress
+from glassformer.data.sources import Corpus
+from glassformer.evaluation.error_analysis import Mistakes
+from glassformer.evaluation.result import Result
+from glassformer.objectives.objective import Task
+from glassformer.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
 
 
-class Stateless:
-    """A task whose batches have nothing to do with each other."""
+class Job(ABC):
+    name: ClassVar[str]
+    specials: ClassVar[tuple[str, ...]] = (END_OF_TEXT,)  # what its tokenizer must know
+    options: ClassVar[tuple[str, ...]] = ()  # what its evaluation can be told
+    own_data = True  # False: data that the run was not trained on
+    source: Any  # a Corpus or Examples
 
-    bytes_per_target: float | None = None
+    @classmethod
+    @abstractmethod
+    def open(cls, data: DataConfig) -> Corpus | Examples:
+        """The data that the settings name."""
 
-    def carried(self) -> dict[str, Tensor]:
-        return {}
+    @staticmethod
+    @abstractmethod
+    def texts(source: Any, limit: int | None = None) -> Iterator[str]:
+        """What a tokenizer learns from: the text of the training split."""
 
-    def carry_on(self, tensors: dict[str, Tensor]) -> None: ...
+    @abstractmethod
+    def __init__(
+        self, source: Any, tokenizer: Tokenizer | None, data: DataConfig, progress: Progress = lambda _: None
+    ):
+        """Turn the data into ids."""
 
+    @abstractmethod
+    def settings(self) -> Settings:
+        """What the data says about model and data: vocabulary, labels."""
 
-def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0, reduction: str = "sum") -> Tensor:
-    """−log softmax(logits)[target] over the last dimension; half-precision logits are widened first."""
-    if logits.dtype in (torch.bfloat16, torch.float16):
-        logits = logits.float()
-    return F.cross_entropy(
-        logits.flatten(0, -2),
-        targets.flatten(),
-        reduction=reduction,
-        label_smoothing=smoothing,
-        ignore_index=NOT_SCORED,
-    )
+    @abstractmethod
+    def describe(self) -> str:
+        """The data in a few words, for a person."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """The data in numbers, for data.json."""
+
+    @abstractmethod
+    def task(self, model: nn.Module, config: Config) -> Task:
+        """What is to be learned, on the training split."""
+
+    @abstractmethod
+    def evaluate(
+        self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
+    ) -> Result:
+        """Measure a model on a whole split; not `full`: only what is cheap enough to do in training."""
+
+    @abstractmethod
+    def check(self, config: Config) -> None:
+        """Refuse what the data cannot serve, before anything is written."""
+
+    def warnings(self, config: Config, split: str) -> list[str]:
+        """What a person should know about a measurement on this split."""
+        return []
+
+    def unknown_share(self, split: str) -> float:
+        """The share of tokens that stand for words the tokenizer does not know."""
+        return 0.0
+
+    def sample(self, model: nn.Module, config: Config) -> str | None:
+        """Something the model makes as it is now, for a person to look at."""
+        return None
+
+    @abstractmethod
+    def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
+        """Where the model goes wrong on a split."""
+
+    @abstractmethod
+    def floor(self, split: str) -> dict[str, Result]:
+        """What models that know next to nothing reach on the same split."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import nn
 
-from glassformer.errors import UsageError
+from glassformer.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from glassformer.config import TrainingConfig
+    from glassformer.config.schema import TrainingConfig
 
 # What torch.compile costs before it gives anything, and the share of a step that it saves: cautious figures
 # from the measurements in docs/log.md.

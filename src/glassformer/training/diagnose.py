@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from glassformer.files import write_atomically
-from glassformer.tasks.task import Batch, Task
+from glassformer.core.files import write_atomically
+from glassformer.objectives.objective import Batch, Task
 
 
 @dataclass

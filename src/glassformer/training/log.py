@@ -5,8 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import UsageError
-from glassformer.files import write_atomically, writing
+from glassformer.core.errors import UsageError
+from glassformer.core.files import write_atomically, writing
 
 
 class MetricsLog:

@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from glassformer.errors import DivergedError, GlassformerError, Interrupted
-from glassformer.tasks.task import Task
-from glassformer.training.checkpoint import latest_checkpoint, save_checkpoint
+from glassformer.core.errors import DivergedError, GlassformerError, Interrupted
+from glassformer.objectives.objective import Task
+from glassformer.training.checkpoint.background import Saver
+from glassformer.training.checkpoint.read import load_checkpoint
+from glassformer.training.checkpoint.snapshot import Progress, environment, take_snapshot
+from glassformer.training.checkpoint.weights import save_tensors
+from glassformer.training.checkpoint.write import latest_checkpoint, save_checkpoint
 from glassformer.training.hooks import Hooks
 from glassformer.training.log import MetricsLog
-from glassformer.training.restore import load_checkpoint
-from glassformer.training.saving import Saver
+from glassformer.training.parallel.watch import FINISHING
+from glassformer.training.parallel.world import ALONE, World, shared_name
 from glassformer.training.signals import StopRequest
-from glassformer.training.snapshot import Progress, environment, take_snapshot
 from glassformer.training.step import Steps
-from glassformer.training.watch import FINISHING
-from glassformer.training.weights import save_tensors
-from glassformer.training.world import ALONE, World, shared_name
 
 if TYPE_CHECKING:
-    from glassformer.config import TrainingConfig
+    from glassformer.config.schema import TrainingConfig
 
 
 LEAST_GAIN = 1e-4  # of the criterion, below which an evaluation does not count as better for `patience`

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from glassformer.errors import UsageError, closest
-from glassformer.training.distributed import full, own_rows
+from glassformer.core.errors import UsageError, closest
+from glassformer.training.parallel.layout import full, own_rows
 
 if TYPE_CHECKING:
-    from glassformer.config import TrainingConfig
+    from glassformer.config.schema import TrainingConfig
 
 # Newton-Schulz: p(x) = ax + bx³ + cx⁵ applied to the singular values. These coefficients trade exactness for
 # speed of approach: after a few rounds every singular value lies near one, not at one.

@@ -6,7 +6,7 @@ from math import cos, pi
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from glassformer.config import TrainingConfig
+    from glassformer.config.schema import TrainingConfig
 
 
 def noam(step: int, width: int, warmup: int) -> float:

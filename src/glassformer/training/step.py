@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from glassformer.errors import DivergedError, RunError
-from glassformer.tasks.task import Batch, Task
-from glassformer.text.order import number
+from glassformer.core.errors import DivergedError, RunError
+from glassformer.data.order import number
+from glassformer.objectives.objective import Batch, Task
+from glassformer.training.checkpoint.snapshot import Progress
 from glassformer.training.device import Precision
 from glassformer.training.diagnose import explain, write_down
-from glassformer.training.distributed import lay_out
+from glassformer.training.parallel.layout import lay_out
+from glassformer.training.parallel.world import World
 from glassformer.training.probe import advice, micro_batch_that_fits
 from glassformer.training.schedule import BatchSizes, learning_rate_factor
-from glassformer.training.snapshot import Progress
 from glassformer.training.update import NotFiniteError, Updates
-from glassformer.training.world import World
 
 if TYPE_CHECKING:
-    from glassformer.config import TrainingConfig
+    from glassformer.config.schema import TrainingConfig
 
 
 class Steps:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_
 
+from glassformer.training.checkpoint.snapshot import Progress
 from glassformer.training.device import Precision
-from glassformer.training.distributed import Layout
 from glassformer.training.optim import make_optimizers
-from glassformer.training.snapshot import Progress
+from glassformer.training.parallel.layout import Layout
 
 if TYPE_CHECKING:
-    from glassformer.config import TrainingConfig
+    from glassformer.config.schema import TrainingConfig
 
 MOST_SKIPPED = 30  # fp16 overflows in a row that are put down to the scale of the loss
 

@@ -1,0 +1,89 @@
+"""`glassformer bench …`: speed, beside the peers that are installed."""
+
+from typing import Annotated
+
+import typer
+
+from glassformer.cli import console
+
+bench_app = typer.Typer(
+    help="Measure speed beside the peers, in the same run.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@bench_app.command(
+    "tokenizer", epilog="Example:  glassformer bench tokenizer --megabytes 100      (about five minutes)"
+)
+@console.command
+def tokenizer(
+    data: Annotated[
+        str | None, typer.Option(help="File, folder or data set; without it, Python code found here.")
+    ] = None,
+    megabytes: Annotated[float, typer.Option(min=0.1, help="How much text to measure with.")] = 100.0,
+    vocab: Annotated[int, typer.Option(min=257, help="Entries to learn.")] = 32768,
+    repeats: Annotated[int, typer.Option(min=1, help="Processes for each figure; the best counts.")] = 1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Leave the scaling over size and entries out.")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Learn and encode with glassformer, rustbpe, tiktoken, Hugging Face tokenizers: those that are there."""
+
+    import tempfile
+    from pathlib import Path
+
+    from glassformer.tokenizers.unicode import unicode_version
+    from glassformer.tools.bench.tokenizer import as_json, corpus, measure, report
+
+    with tempfile.TemporaryDirectory() as folder:
+        text = corpus(data, int(megabytes * 1e6), Path(folder))
+        size = text.stat().st_size
+        found = measure(text, vocab, quick, repeats, console.note)
+    if json_:
+        console.put_json({"bytes": size, "unicode": unicode_version(), "measured": as_json(found)})
+    else:
+        console.put(report(found))
+
+
+@bench_app.command(
+    "cost", epilog="Example:  glassformer bench cost --longest 4096 --plots pictures      (about a minute)"
+)
+@console.command
+def cost(
+    longest: Annotated[
+        int | None, typer.Option(min=512, help="Positions to go up to, by doubling. [4096; on a GPU 32768]")
+    ] = None,
+    widest: Annotated[
+        int | None, typer.Option(min=256, help="Width to go up to, by doubling. [1024; on a GPU 4096]")
+    ] = None,
+    plots: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Write the curves, as SVG and PNG.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """What attention, feed-forward nets and recurrences cost over length and width, and the exponents."""
+    from dataclasses import asdict
+    from pathlib import Path
+
+    from glassformer.inspection.cost import doubling, fit, sweep
+    from glassformer.inspection.plots import cost as draw
+    from glassformer.inspection.plots import save
+    from glassformer.training.device import choose_device
+
+    chosen = choose_device(device)
+    points = sweep(*doubling(chosen, longest, widest), chosen, console.note)
+    fits = fit(points)
+    if plots is not None:
+        Path(plots).mkdir(parents=True, exist_ok=True)
+        for path in save(draw(points, fits), Path(plots) / "cost"):
+            console.note(f"Written: {path}")
+    if json_:
+        console.put_json({"points": [asdict(p) for p in points], "fits": [asdict(f) for f in fits]})
+        return
+    console.put(f"{'':24}{'over':>6}{'time':>8}{'expected':>10}{'memory':>9}{'expected':>10}")
+    for f in fits:
+        memory = "" if f.expected_memory is None else str(f.expected_memory)
+        row = f"{f.part:24}{f.over:>6}{f.time:8.2f}{f.expected_time:10}{f.memory:9.2f}{memory:>10}"
+        console.put(row)
+    console.put("Exponents: doubling the size multiplies time or memory by 2 to that power.")

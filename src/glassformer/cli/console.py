@@ -1,0 +1,118 @@
+"""How the command line speaks: results to standard output, everything else to standard error."""
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from glassformer.core.errors import GlassformerError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def error_console() -> Any:
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def note(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+@contextmanager
+def working(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on a terminal, for what takes a while; gives a function to call with each advance."""
+    console = error_console()
+    if not console.is_terminal or total < 50:
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn(what),
+        BarColumn(24),
+        MofNCompleteColumn(),
+        TextColumn("ETA"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda n: bar.advance(task, n)
+
+
+def put(text: str, end: str = "\n") -> None:
+    """Text to standard output, whatever it holds: what the terminal cannot show is replaced."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write((text + end).encode(encoding, errors="replace").decode(encoding))
+    sys.stdout.flush()
+
+
+def put_json(value: Any) -> None:
+    put(json.dumps(value))
+
+
+def _drop_output() -> None:
+    """What could not be written must not be tried again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Whether the machine or its GPU had no room: PyTorch says it in several ways."""
+    said = str(error).lower()
+    phrases = (
+        "out of memory",
+        "can't allocate memory",
+        "not enough memory",
+        "storage size calculation overflowed",
+    )
+    return isinstance(error, MemoryError) or any(phrase in said for phrase in phrases)
+
+
+def run_app(app: Callable[[], Any]) -> None:
+    try:
+        app()
+    except KeyboardInterrupt:
+        note("\nStopped; nothing was left half done.")
+        sys.exit(130)
+    except OSError as error:
+        _drop_output()
+        note(f"Error: {error}")
+        sys.exit(1)
+
+
+def command(function: F) -> F:
+    """A command whose user errors are one clear message and an exit code, never a traceback."""
+    import typer
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except GlassformerError as error:
+            sys.stdout.flush()
+            note(f"{'' if error.exit_code >= 128 else 'Error: '}{error}")
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            note("\nStopped; nothing was left half done.")
+            raise typer.Exit(130) from None
+        except (RuntimeError, MemoryError) as error:
+            if not _out_of_memory(error):
+                raise
+            note(
+                "Error: there is not enough memory for this. Try a smaller training.batch (or the same with "
+                "a larger training.accumulate), a smaller model.context, or a smaller model."
+            )
+            raise typer.Exit(1) from None
+        except BrokenPipeError:  # the reader of our output has gone
+            _drop_output()
+            raise typer.Exit(0) from None
+        except OSError as error:
+            _drop_output()
+            note(f"Error: {error}")
+            raise typer.Exit(1) from None
+
+    return wrapped  # type: ignore[return-value]

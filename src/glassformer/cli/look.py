@@ -1,0 +1,114 @@
+"""`glassformer look` and `import`: a text seen through a run, and models from elsewhere to look into."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from glassformer.cli import console
+
+if TYPE_CHECKING:
+    from glassformer.inspection.edits import Edit
+
+look_app = typer.Typer(rich_markup_mode=None)
+
+
+@look_app.command(
+    epilog="""Examples:
+
+  glassformer look runs/demo "The if statement"
+
+  glassformer look runs/demo "The if statement" --html look.html      a page that needs no internet
+
+  glassformer look runs/demo "The if statement" --plots pictures --tokens 20
+
+  glassformer look runs/induction "XqzXq" --ablate 1.0                without that head
+
+  glassformer look runs/dates "the third of May, 1987"                source and translation""",
+)
+@console.command
+def look(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page that stands alone.")] = None,
+    plots: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Write every plot, as SVG and PNG.")
+    ] = None,
+    tokens: Annotated[int, typer.Option(min=0, help="Let a language model write so many first.")] = 0,
+    target: Annotated[
+        str | None, typer.Option(help="The translation to look at; without it, the model's own.")
+    ] = None,
+    ablate: Annotated[
+        list[str] | None, typer.Option(metavar="LAYER.HEAD", help="Switch a head off; repeatable.")
+    ] = None,
+    position: Annotated[
+        int, typer.Option(help="Where to take the likeliest logit apart; negative: from the end.")
+    ] = -1,
+    maps: Annotated[bool, typer.Option("--maps", help="All attention maps, also of a long text.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Look inside: every head, residual and gradient of a run on a text."""
+    import sys
+    from pathlib import Path
+
+    from glassformer.inspection.html import as_html
+    from glassformer.inspection.plots import draw_all
+    from glassformer.inspection.report_text import as_text
+    from glassformer.runs.looking import report_on
+    from glassformer.runs.run import load
+
+    opened = load(run)
+    text = sys.stdin.read().removesuffix("\n") if text == "-" else text
+    seen = opened.look(text, target=target, tokens=tokens, edits=[_ablated(name) for name in ablate or []])
+    report = report_on(opened, seen, maps, position)
+    if html is not None:
+        Path(html).parent.mkdir(parents=True, exist_ok=True)
+        Path(html).write_text(as_html(report), encoding="utf-8")
+        console.note(f"Written: {html}")
+    if plots is not None:
+        for path in draw_all(report, Path(plots)):
+            console.note(f"Written: {path}")
+    if json_:
+        console.put_json(report)
+    else:
+        console.put(as_text(report))
+
+
+def _ablated(name: str) -> "Edit":
+    from glassformer.core.errors import UsageError
+    from glassformer.inspection.edits import zero
+
+    layer, _, head = name.rpartition(".")
+    if not layer or not head.isdecimal():
+        raise UsageError(f"--ablate {name}: expected LAYER.HEAD, as in 1.0 (of a translator decoder.1.0)")
+    return zero(f"{layer}.z", heads=int(head))
+
+
+@look_app.command(
+    "import",
+    epilog="Example:  glassformer import ~/models/gpt2 runs/gpt2      then: glassformer look runs/gpt2 TEXT",
+)
+@console.command
+def import_(
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR",
+            help="config.json, *.safetensors and tokenizer.json of a GPT-2.",
+            show_default=False,
+        ),
+    ],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run directory to make.", show_default=False)],
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Make a run of a Hugging Face GPT-2 folder on this machine; nothing in it is executed."""
+    from glassformer.runs.importing import import_folder
+
+    opened, parameters = import_folder(folder, run)
+    if json_:
+        console.put_json({"run": str(opened.path), "parameters": parameters})
+        return
+    model = opened.config.model
+    console.put(
+        f"{opened.path}: {parameters:,} parameters, {model.layers} layers of {model.heads} heads, "
+        f"vocabulary {model.vocab:,}. Look inside: glassformer look {opened.path} TEXT"
+    )

@@ -1,0 +1,251 @@
+"""The command line: one function per command. Heavy imports stand inside them, so that --help is instant."""
+
+from typing import Annotated
+
+import typer
+
+from glassformer.cli import console
+from glassformer.cli.bench import bench_app
+from glassformer.cli.doctor import doctor_app
+from glassformer.cli.look import look_app
+from glassformer.cli.plan import plan_app
+from glassformer.cli.tokenizer import tokenizer_app
+from glassformer.cli.use import use_app
+
+app = typer.Typer(
+    name="glassformer",
+    help="From a text file to a transformer that you can train, measure, talk to and see through.",
+    epilog="Start with: glassformer train      (the embedded default, no download)",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        console.put(f"glassformer {version('glassformer')}")
+        raise typer.Exit
+
+
+app.add_typer(use_app)  # without a name: generate, translate and classify stand beside the others
+app.add_typer(look_app)
+app.add_typer(doctor_app)
+app.add_typer(plan_app)
+app.add_typer(tokenizer_app, name="tokenizer")
+app.add_typer(bench_app, name="bench")
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+RunPath = Annotated[str, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]
+
+
+@app.command(
+    epilog="""Examples:
+
+  glassformer train                                 the embedded default
+
+  glassformer train my.txt --out runs/mine          your own text, sizes chosen for you
+
+  glassformer train shakespeare --recipe shakespeare-char-small
+
+  glassformer train reviews.tsv --task classify     text and label in two columns
+
+  glassformer train book.en --target book.de        parallel texts, line by line
+
+  glassformer train my.txt --sweep model.layers=2,4,6 --sweep training.seed=0,1
+
+  glassformer train my.txt --out runs/mine --resume""",
+)
+@console.command
+def train(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            help="File, folder, pattern, - for standard input, hf:NAME, or a data set: "
+            "pydocs, repeats, shakespeare, wikitext-2 (text); "
+            "sst2, docstrings, digits (labels); pycode (tags); multi30k, dates (pairs)."
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="language, masked, classify, tag or translate; as the source has it if not given."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The other language of a parallel text, line by line.")
+    ] = None,
+    recipe: Annotated[str | None, typer.Option(help="Tested settings by name, or a YAML file.")] = None,
+    out: Annotated[str | None, typer.Option(help="The run directory to make.")] = None,
+    init: Annotated[str | None, typer.Option(help="Start from the weights of this run.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting, key=value; repeatable. docs/settings.md lists them."),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(help="key=a,b,c: train one run for each; repeatable, then every combination."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run where it stopped.")] = False,
+    json_: Json = False,
+) -> None:
+    """Train a model; without SOURCE, on the manual and docstrings that come with Python."""
+    from glassformer.config.recipes import load_variants, parse_overrides
+    from glassformer.runs.sweep import compare_runs, parse_sweep, show_table, sweep_runs
+    from glassformer.runs.train import train as train_run
+    from glassformer.training.display import Silent, Terminal
+    from glassformer.training.signals import speaks
+
+    leads = speaks()
+    display = Terminal(console.error_console()) if leads else Silent()
+    options = {"task": task, "target": target, "recipe": recipe, "init": init, "resume": resume}
+    settings = parse_overrides(set_ or [])
+    grid = parse_sweep(sweep or [])
+    variants = load_variants(recipe) if recipe else {}
+    if grid or variants:
+        runs = sweep_runs(source, grid, variants, out=out, settings=settings, display=display, **options)
+        if not leads:
+            return
+        rows = compare_runs(runs)
+        page = runs[0].path.parent / "compare.html"
+        rows.save(str(page))
+        console.note(f"Table and curves are in {page}.")
+        console.put_json(rows.as_json()) if json_ else console.put(show_table(rows))
+        return
+    run = train_run(source, out=out, settings=settings, display=display, **options)
+    if not leads:
+        return
+    result = run.result
+    if json_:
+        console.put_json({"run": str(run.path), **result})
+        return
+    floor = "; ".join(f"{name} {value:.4g}" for name, value in result["floor_scores"].items())
+    console.put(
+        f"Validation: {result['summary']} (best at step {result['best_step']}).\n"
+        f"The floor, {result['score']['name']}: {floor}.\n"
+        f"Trained {result['parameters'] - result['frozen']:,} parameters on {result['tokens']:,} tokens in "
+        f"{result['seconds']:.0f} s, {result['tokens_per_second']:,.0f} tokens/s.\n"
+        f"Everything is in {run.path}: model.safetensors, metrics.jsonl, loss.png.\n"
+        f"{_next_step(run.config.task, str(run.path))}"
+    )
+
+
+def _next_step(task: str, run: str) -> str:
+    """What to do with a new run."""
+    return {
+        "language": f'Talk to it: glassformer generate {run} "your words"',
+        "translate": f'Use it: glassformer translate {run} "your words"',
+        "classify": f'Use it: glassformer classify {run} "your words"',
+        "tag": f'Use it: glassformer classify {run} "your words"',
+        "masked": f"Build on it: glassformer train DATA --task classify --init {run}",
+    }[task]
+
+
+@app.command(
+    "eval",
+    epilog="""Examples:
+
+  glassformer eval runs/mine
+
+  glassformer eval runs/mine --split test --json
+
+  glassformer eval runs/mine --data other.txt --stride 32
+
+  glassformer eval runs/mine --errors                 where it goes wrong
+
+  glassformer eval runs/mine --pairs pairs.tsv        a bias probe: sentences that differ in one word""",
+)
+@console.command
+def evaluate(
+    run: RunPath,
+    data: Annotated[
+        str | None, typer.Option(help="Other data; a file or folder is scored whole.", show_default=False)
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="The other language of --data, line by line.")] = None,
+    split: Annotated[str, typer.Option(help="valid or test (or train).")] = "valid",
+    stride: Annotated[
+        int | None, typer.Option(help="How far the window moves on; the context if not given.")
+    ] = None,
+    beams: Annotated[int | None, typer.Option(min=1, help="Of the search, for translations; 4.")] = None,
+    errors: Annotated[bool, typer.Option("--errors", help="Also show where the model goes wrong.")] = False,
+    pairs: Annotated[
+        str | None, typer.Option(help="Score pairs of sentences (two columns, .tsv); `default`: our own.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Measure a run on a whole split: perplexity and bits per byte, accuracy, or BLEU."""
+    from glassformer.core.errors import UsageError
+    from glassformer.runs.run import load
+
+    if split not in ("train", "valid", "test"):
+        raise UsageError(f"--split {split}: expected valid, test or train")
+    opened = load(run)
+    if pairs is not None:
+        from glassformer.runs.bias import probe
+
+        found = probe(opened, pairs)
+        console.put_json(found.as_dict()) if json_ else console.put(found.show())
+        return
+
+    def warn(text: str) -> None:
+        console.note(f"Warning: {text}")
+
+    options = {name: value for name, value in (("stride", stride), ("beams", beams)) if value is not None}
+    size = opened.data.get("examples", {}).get(split, 0) if data is None else 0
+    with console.working("measuring", size if opened.config.task == "translate" else 0) as advance:
+        watched = {"progress": advance} if opened.config.task == "translate" else {}
+        result = opened.evaluate(split, data, target, warn=warn, **options, **watched)
+    floor = {name: found.score[1] for name, found in opened.floor(split).items()} if data is None else {}
+    mistakes = opened.mistakes(split, data, target, **options) if errors else None
+    if json_:
+        extra = {"errors": mistakes.as_dict()} if mistakes else {}
+        console.put_json({**result.as_dict(), **({"floor": floor} if floor else {}), **extra})
+        return
+    for name, value in result.table():
+        console.put(f"{name:<14} {value}")
+    for name, value in floor.items():
+        console.put(f"{'floor':<14} {value:.4f} {result.score[0]}: {name}")
+    if mistakes:
+        console.put("\n" + mistakes.show())
+
+
+@app.command(
+    epilog="""Examples:
+
+  glassformer compare runs/lstm runs/transformer
+
+  glassformer compare runs/* --html compare.html""",
+)
+@console.command
+def compare(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN…", help="Run directories.", show_default=False)],
+    html: Annotated[
+        str | None, typer.Option(help="Write table and curves to this .html (or .svg, .png) file.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Runs side by side: parameters, tokens, score, speed, time; the curves in one plot."""
+    from glassformer.runs.run import load
+    from glassformer.runs.sweep import compare_runs, runs_under, show_table
+
+    rows = compare_runs([load(run) for path in runs for run in runs_under(path)])
+    if html:
+        rows.save(html)
+        console.note(f"Wrote {html}.")
+    console.put_json(rows.as_json()) if json_ else console.put(show_table(rows))
+
+
+def main() -> None:
+    console.run_app(app)

@@ -1,0 +1,162 @@
+"""Commands that use a trained model: generate, translate, classify."""
+
+from typing import Annotated
+
+import typer
+
+from glassformer.cli import console
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+RunPath = Annotated[str, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]
+Text = Annotated[
+    str, typer.Argument(metavar="TEXT", help="The text; - (or nothing) reads lines from standard input.")
+]
+
+use_app = typer.Typer(rich_markup_mode=None)
+
+
+@use_app.command(
+    epilog="""Examples:
+
+  glassformer generate runs/mine "Once upon a time"
+
+  glassformer generate runs/mine "ROMEO:" --temperature 0.8 --top-p 0.95 --n 3
+
+  glassformer generate runs/mine "The " --beams 5 --tokens 20
+
+  glassformer generate runs/mine "def " --greedy --stop "\\n\\n" """,
+)
+@console.command
+def generate(
+    run: RunPath,
+    prompt: Annotated[str, typer.Argument(help="What to go on from; - reads standard input.")] = "",
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens to write at most.")] = 200,
+    temperature: Annotated[float, typer.Option(help="Below 1 safer, above 1 wilder.")] = 0.8,
+    top_k: Annotated[int | None, typer.Option(help="Choose among the K best.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Choose among the best that reach P together.")] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Choose among those at least P times as likely as the best.")
+    ] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Always the best.")] = False,
+    stop: Annotated[
+        list[str] | None, typer.Option(help="End before this text; repeatable; \\n is a new line.")
+    ] = None,
+    beams: Annotated[int | None, typer.Option(min=1, help="Search for the likeliest text instead.")] = None,
+    n: Annotated[int, typer.Option("--n", min=1, help="How many texts.")] = 1,
+    seed: Annotated[int | None, typer.Option(help="For the same text again.")] = None,
+    json_: Json = False,
+) -> None:
+    """Let a run write: one token at a time, each fed back in."""
+    import sys
+
+    from glassformer.generation.sampling import Sampler
+    from glassformer.runs.run import load
+
+    if prompt == "-":
+        prompt = sys.stdin.read()
+    sampler = Sampler(0.0 if greedy else temperature, top_k, top_p, min_p, seed)
+    stops = [s.replace("\\n", "\n") for s in stop or []]
+    opened = load(run)
+    if beams is not None:
+        _generate_by_beams(opened.search(prompt, tokens, beams)[:n], prompt, json_)
+        return
+    parts = opened.stream(prompt, tokens, sampler=sampler, n=n, stop=stops)
+    if n == 1 and not json_:  # on the terminal as it is written
+        console.put(prompt, end="")
+        for (part,) in parts:
+            console.put(part, end="")
+        console.put("")
+        return
+    texts = ["".join(pieces) for pieces in zip(*parts, strict=True)]
+    if json_:
+        console.put_json({"prompt": prompt, "texts": texts, "seed": seed})
+        return
+    for number, text in enumerate(texts, start=1):
+        console.put(f"--- {number} ---\n{prompt}{text}")
+
+
+def _generate_by_beams(found: list[tuple[str, float]], prompt: str, json_: bool) -> None:
+    if json_:
+        texts, scores = zip(*found, strict=True)
+        console.put_json({"prompt": prompt, "texts": texts, "scores": scores})
+    elif len(found) == 1:
+        console.put(prompt + found[0][0])
+    else:
+        for number, (text, score) in enumerate(found, start=1):
+            console.put(f"--- {number}: log-probability {score:.3f} ---\n{prompt}{text}")
+
+
+@use_app.command(
+    epilog="""Examples:
+
+  glassformer translate runs/dates "the third of March, nineteen eighty-seven"
+
+  glassformer translate runs/multi30k < english.txt > german.txt""",
+)
+@console.command
+def translate(
+    run: RunPath,
+    text: Text = "-",
+    beams: Annotated[int, typer.Option(min=1, help="Beginnings that are kept; 1 is greedy.")] = 4,
+    penalty: Annotated[float, typer.Option(help="Of short texts: 0 none, 1 the mean per token.")] = 0.6,
+    json_: Json = False,
+) -> None:
+    """Translate a text, or each line of standard input."""
+    from glassformer.runs.run import load
+
+    lines = _lines(text)
+    with console.working("translating", len(lines)) as advance:
+        found = load(run).translate(lines, beams=beams, strength=penalty, progress=advance)
+    if json_:
+        pairs = [{"source": s, "target": t} for s, t in zip(lines, found, strict=True)]
+        console.put_json({"translations": pairs})
+        return
+    for translation in found:
+        console.put(translation)
+
+
+@use_app.command(
+    epilog="""Examples:
+
+  glassformer classify runs/sst2 "a gripping film"
+
+  glassformer classify runs/sst2 --json < reviews.txt""",
+)
+@console.command
+def classify(run: RunPath, text: Text = "-", json_: Json = False) -> None:
+    """Label a text, or each line of standard input; a tagger labels its words."""
+    from glassformer.runs.run import load
+
+    opened, lines = load(run), _lines(text)
+    if opened.config.task == "tag":
+        tagged = [list(zip(words := line.split(), opened.tag(words), strict=True)) for line in lines]
+        if json_:
+            console.put_json({"texts": [[{"word": w, "tag": t} for w, t in line] for line in tagged]})
+            return
+        for line in tagged:
+            console.put("  ".join(f"{word}/{tag}" for word, tag in line))
+        return
+    lines = [line for line in lines if line.strip()]
+    answers = opened.classify(lines)
+    if json_:
+        found = [
+            {"text": t, "label": next(iter(a)), "probabilities": a}
+            for t, a in zip(lines, answers, strict=True)
+        ]
+        console.put_json({"texts": found})
+        return
+    for answer in answers:
+        shares = list(answer.items())
+        rest = ", ".join(f"{label} {share:.1%}" for label, share in shares[1:4])
+        console.put(f"{shares[0][0]}  {shares[0][1]:.1%}" + (f"  ({rest})" if rest else ""))
+
+
+def _lines(text: str) -> list[str]:
+    import sys
+
+    from glassformer.core.errors import UsageError
+
+    lines = sys.stdin.read().removesuffix("\n").split("\n") if text == "-" else [text]
+    if not any(line.strip() for line in lines):
+        raise UsageError("there is nothing to read: give a text, or lines on standard input")
+    return lines

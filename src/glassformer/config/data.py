@@ -1,0 +1,48 @@
+"""The settings of data and tokenizer (see config.py)."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from glassformer.config.model import Section
+
+
+class DataConfig(Section):
+    source: str = Field(
+        default="pydocs",
+        description="file, folder, pattern with `*`, `-` (standard input), `hf:NAME` or name of a data set",
+    )
+    mix: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
+        default={}, description="`{source: weight}`: several sources instead of one, in these shares"
+    )
+    field: str = Field(
+        default="text", min_length=1, description="where records (JSON lines, Parquet, `hf:`) have their text"
+    )
+    dedup: bool = Field(default=False, description="drop documents that came before, in any of the sources")
+    valid: float = Field(default=0.05, gt=0, lt=0.5, description="share of your own text kept for validation")
+    test: float = Field(
+        default=0.05, ge=0, lt=0.5, description="share of your own text kept for the final test"
+    )
+    target: str | None = Field(
+        default=None, description="the other language of a parallel text, line by line"
+    )
+    labels: list[str] = Field(default=[], description="names of the labels; empty: those found in the data")
+
+
+class TokenizerConfig(Section):
+    kind: Literal["bpe", "byte", "char", "word", "pairs"] = Field(
+        default="bpe", description="byte-pair encoding, bytes, characters, whole words, or character pairs"
+    )
+    vocab: int = Field(
+        default=4096, ge=2, description="most entries to learn (bpe, word, char; shortlist of pairs)"
+    )
+    pattern: str = Field(
+        default="gpt4",
+        description="how BPE cuts text first: gpt2, gpt4, llama3, cl100k, o200k, whitespace, none, "
+        "or a regular expression",
+    )
+    normalization: Literal["none", "nfc", "nfd", "nfkc", "nfkd"] = Field(
+        default="none",
+        description="a normal form of Unicode for all text; `none` loses nothing",
+    )
+    file: str | None = Field(default=None, description="use this tokenizer.json instead of learning one")

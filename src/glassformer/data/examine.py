@@ -1,0 +1,103 @@
+"""Files of the user's: which there are, whether they hold text, what they are known by."""
+
+import codecs
+import hashlib
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from glassformer.core.errors import DataError
+from glassformer.core.files import cache_dir, digest, write_atomically, writing
+from glassformer.data.packed import PIECE, opened
+
+LARGE = 1 << 26  # bytes of a file whose digest is worth keeping
+SETTLED = 2_000_000_000  # nanoseconds after which a change would show in a file's time
+
+
+def files_under(source: str) -> tuple[list[Path], list[str]]:
+    """The files of a file, a folder or a pattern with *, in order, and their names."""
+    root = Path(source).expanduser()
+    if root.is_file():
+        return [root], [root.name]
+    if root.is_dir():
+        found = [p for p in root.rglob("*") if p.is_file()]
+    else:
+        wild = next((i for i, part in enumerate(root.parts) if set(part) & set("*?[")), None)
+        if wild is None:
+            raise DataError(f"there is no file or folder '{root}'.")
+        pattern, root = Path(*root.parts[wild:]), Path(*root.parts[:wild])
+        found = [p for p in root.glob(str(pattern)) if p.is_file()] if root.is_dir() else []
+        if not found:
+            raise DataError(f"there is no file that fits '{source}'.")
+    visible = [p for p in sorted(found) if not any(x.startswith(".") for x in p.relative_to(root).parts)]
+    paths = [p for p in visible if p.stat().st_size > 0]
+    return paths, [str(p.relative_to(root)) for p in paths]
+
+
+def examine(path: Path, name: str, progress: Callable[[int], None] = lambda _: None) -> str:
+    """Read a file once: refuse what is not text, return the digest of its content."""
+    return examine_size(path, name, progress)[0]
+
+
+def examine_size(path: Path, name: str, progress: Callable[[int], None] = lambda _: None) -> tuple[str, int]:
+    """The same with the length of its text in bytes, which differs from the file's when it is packed."""
+    seal = hashlib.sha256()
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    size = 0
+    try:
+        with opened(path) as file:
+            while block := file.read(PIECE):
+                if b"\0" in block[:8192] and size == 0:
+                    raise DataError(
+                        f"{name} is a binary file (it holds NUL bytes), not text. If it is UTF-16 text, "
+                        f"convert it: iconv -f UTF-16 -t UTF-8 '{name}' > text.txt"
+                    )
+                decoder.decode(block)
+                seal.update(block)
+                size += len(block)
+                progress(len(block))
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name} is not UTF-8 text: byte 0x{error.object[error.start]:02x} near offset "
+            f"{max(0, size + error.start)} fits no character. If it is Latin-1 text, convert it: "
+            f"iconv -f ISO-8859-1 -t UTF-8 '{name}' > text.txt"
+        ) from None
+    except OSError as error:
+        raise DataError(f"{name} could not be read: {error.strerror or error}.") from error
+    if size == 0:
+        raise DataError(f"{name} is empty: expected UTF-8 text.")
+    return seal.hexdigest(), size
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes. That of a large one is kept in the cache until size or time change."""
+    stat = path.stat()
+    facts = f"{path.resolve()} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns}"
+    kept = cache_dir("digests") / hashlib.sha256(facts.encode(errors="surrogateescape")).hexdigest()
+    settled = time.time_ns() - stat.st_mtime_ns > SETTLED
+    if stat.st_size >= LARGE and settled and kept.is_file():
+        return kept.read_text(encoding="ascii")
+    found = digest(path)
+    if stat.st_size >= LARGE and settled:
+        write_atomically(kept, found)
+    return found
+
+
+def mark_length(path: Path) -> int:
+    """Length of a byte-order mark, which is no part of the text."""
+    with opened(path) as file:
+        return len(codecs.BOM_UTF8) if file.read(3) == codecs.BOM_UTF8 else 0
+
+
+def spool_standard_input() -> Path:
+    """Standard input can be read once only, so it is kept in the cache under its digest."""
+    folder = cache_dir("stdin")
+    with writing(folder):
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as spool:
+            shutil.copyfileobj(sys.stdin.buffer, spool)
+        path = Path(spool.name)
+        return path.replace(folder / f"{digest(path)}.txt")

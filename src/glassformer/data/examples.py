@@ -1,0 +1,77 @@
+"""Examples: inputs with the answers to learn, sorted into train, validation and test.
+
+    task        input                      output
+    classify    a text, or an image's      the name of its label
+                patches (an array)
+    tag         words                      one tag for each
+    translate   a sentence                 the same in the other language
+
+Unlike text (sources.py) they are read into memory: labelled data is small. Duplicates of an input fall into
+one split, so that nothing of the test has been seen in training.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from glassformer.core.errors import DataError
+from glassformer.data.sources import SPLITS, lot
+
+Example = tuple[Any, Any]  # input, output
+
+
+@dataclass
+class Examples:
+    """Named examples, their splits, and what is known about them."""
+
+    name: str
+    splits: dict[str, list[Example]]
+    rule: str  # how the splits were made, in words
+    warnings: list[str] = field(default_factory=list)
+    path: Path | None = None  # where they lie, if they are the user's own
+
+    @property
+    def fingerprint(self) -> str:
+        seal = hashlib.sha256()
+        for split, examples in self.splits.items():
+            for given, answer in examples:
+                shown = given.tobytes() if hasattr(given, "tobytes") else repr(given).encode(errors="replace")
+                seal.update(split.encode() + shown + repr(answer).encode(errors="replace"))
+        return seal.hexdigest()
+
+    def whole(self) -> "Examples":
+        """The same examples undivided, as one split named `all`."""
+        everything = [e for split in SPLITS for e in self.splits.get(split, [])]
+        return Examples(self.name, {"all": everything}, "undivided", path=self.path)
+
+    def require(self, split: str, least: int = 1) -> list[Example]:
+        """A split that is there and large enough, or a message that says what is."""
+        found = self.splits.get(split)
+        if not found:
+            there = ", ".join(s for s, e in self.splits.items() if e)
+            raise DataError(f"{self.name} has no {split} split; it has {there}.")
+        if len(found) < least:
+            raise DataError(
+                f"{self.name}: its {split} split holds {len(found)} examples, at least {least} are needed."
+            )
+        return found
+
+
+def divide_examples(
+    examples: Iterable[Example], valid: float, test: float, key: Callable[[Example], str] | None = None
+) -> tuple[dict[str, list[Example]], str]:
+    """Splits for examples that come without, by a hash of the input (or of what `key` says)."""
+    splits: dict[str, list[Example]] = {s: [] for s in SPLITS}
+    for example in examples:
+        splits[lot(key(example) if key else repr(example[0]), valid, test)].append(example)
+    return splits, f"by a hash of the input, {100 * valid:.3g} % valid, {100 * test:.3g} % test"
+
+
+def label_names(examples: Iterable[Example]) -> list[str]:
+    """All labels or tags that occur, sorted; numbers by their value."""
+    found: set[str] = set()
+    for _, answer in examples:
+        found |= {answer} if isinstance(answer, str) else set(answer)
+    return sorted(found, key=lambda s: (0, int(s), s) if s.isdecimal() else (1, 0, s))

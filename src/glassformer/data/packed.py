@@ -1,0 +1,136 @@
+"""Files as streams of bytes; what is packed, such as .txt.gz and .jsonl.zst, is unpacked on the way.
+
+Nothing is unpacked whole: memory holds one block. A file that ends in the middle is refused, and so is one
+that unpacks to hundreds of times its size, which is no text but a trap.
+"""
+
+import importlib
+import io
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from glassformer.core.errors import DataError, UsageError
+
+PIECE = 1 << 20  # bytes read at a time
+PACKED = (".gz", ".zst")
+INSIDE = (".txt", ".json", ".jsonl", ".ndjson")  # what may be packed
+MOST_TIMES = 500  # its own size that a file may unpack to, from HARMLESS bytes on
+HARMLESS = 1 << 26
+BLOCK = 1 << 18  # bytes unpacked ahead
+_AT_ONCE = {".gz": 1 << 16, ".zst": 1 << 12}  # bytes handed over; what .zst makes of them has no bound
+
+
+def is_packed(path: Path) -> bool:
+    return path.suffix.lower() in PACKED and Path(path.stem).suffix.lower() in INSIDE
+
+
+def opened(path: Path) -> BinaryIO:
+    """The file's bytes, unpacked, from the beginning."""
+    if is_packed(path):
+        zstd = needed("zstandard", str(path)) if path.suffix.lower() == ".zst" else None
+        return cast(BinaryIO, io.BufferedReader(_Unpacked(path, path.open("rb"), zstd), BLOCK))
+    return path.open("rb")
+
+
+def skip(file: BinaryIO, count: int) -> None:
+    """Go on `count` bytes, from the beginning."""
+    if file.seekable():
+        file.seek(count)
+    while count > 0 and not file.seekable() and (block := file.read(min(count, PIECE))):
+        count -= len(block)
+
+
+def taken(file: BinaryIO) -> int:
+    """How many bytes of the file on disk have been read so far."""
+    raw = getattr(file, "raw", None)
+    return raw.taken if isinstance(raw, _Unpacked) else file.tell()
+
+
+def needed(package: str, why: str) -> Any:
+    """A package that only some data needs, or a message that says how to get it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise UsageError(
+            f"{why} needs the package {package.partition('.')[0]}: pip install 'glassformer[data]'"
+        ) from None
+
+
+class _Unpacked(io.RawIOBase):
+    """The unpacked bytes of a .gz or .zst file; members and frames follow one another without a seam.
+
+    The next block is unpacked by a thread of its own while the last one is used.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO, zstd: Any):
+        self.path, self.file, self.zstd = path, file, zstd
+        self.kind = path.suffix.lower()
+        self.errors = (zlib.error, zstd.ZstdError) if zstd else zlib.error
+        self.taken = self.given = 0
+        self.plain = memoryview(b"")
+        self._packed, self._read = b"", 0
+        self._member: Any = None  # what unpacks the present one; None between two
+        self._pool = ThreadPoolExecutor(1)
+        self._ahead = self._pool.submit(self._block)
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self.file.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
+        if not self.plain:
+            block, self.taken = self._ahead.result()
+            if not block:
+                return 0
+            self._ahead = self._pool.submit(self._block)
+            self.plain = memoryview(block)
+            self.given += len(block)
+            if self.given > HARMLESS and self.given > MOST_TIMES * self.taken:
+                raise DataError(
+                    f"{self.path} unpacks to more than {MOST_TIMES} times its size, which no text does. "
+                    "If it is meant so, unpack it first."
+                )
+        n = min(len(buffer), len(self.plain))
+        buffer[:n], self.plain = self.plain[:n], self.plain[n:]
+        return n
+
+    def _block(self) -> tuple[bytes, int]:
+        """The next bytes, none at the end; and how many bytes of the file they and those before come from."""
+        parts: list[bytes] = []
+        size = 0
+        while size < BLOCK:
+            if not self._packed:
+                self._packed = self.file.read(_AT_ONCE[self.kind])
+                self._read += len(self._packed)
+            if not self._packed:
+                if self._member is not None or self._read == 0:
+                    raise DataError(f"{self.path} ends in the middle: it was cut off. Get it anew.")
+                break
+            parts.append(self._unpack())
+            size += len(parts[-1])
+        return b"".join(parts), self._read
+
+    def _unpack(self) -> bytes:
+        if self._member is None:
+            if self.kind == ".gz" and not self._packed.strip(b"\0"):  # gzip allows zeros after the end
+                self._packed = b""
+                return b""
+            new = self.zstd.ZstdDecompressor().decompressobj if self.zstd else lambda: zlib.decompressobj(31)
+            self._member = new()
+        try:
+            if self.zstd:
+                made, self._packed = self._member.decompress(self._packed), b""
+            else:
+                made = self._member.decompress(self._packed, HARMLESS)
+                self._packed = self._member.unconsumed_tail
+        except self.errors as error:
+            raise DataError(f"{self.path} is damaged: {self.kind[1:]} cannot unpack it ({error}).") from None
+        if self._member.eof:
+            self._packed, self._member = self._member.unused_data, None
+        return made

@@ -1,0 +1,198 @@
+"""Documents out of files that hold many, one at a time: JSON lines, Parquet, and whole texts among them.
+
+    .jsonl .ndjson, also with .gz or .zst (and .json.gz, .json.zst)    an object per line
+    .parquet                                                           a row per document
+    anything else                                                      a text, packed or not
+
+The text of a record is in one field, whose name is a setting.
+"""
+
+import codecs
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from glassformer.core.errors import DataError
+from glassformer.data.packed import HARMLESS, MOST_TIMES, PACKED, PIECE, needed, opened, taken
+from glassformer.data.sources import DIGEST, LONGEST, Part, Span
+from glassformer.tokenizers.patterns import last_cut
+from glassformer.tokenizers.tokenizer import to_bytes
+
+LARGEST = 1 << 26  # bytes of one record; longer texts go into files of their own, which are read in pieces
+BATCH = 1 << 24  # bytes of Parquet rows that are read at once
+ROWS = 1024  # and how many rows at most
+
+
+class Held:
+    """A document in memory."""
+
+    __slots__ = ("_digest", "data", "text")
+
+    def __init__(self, text: str):
+        self.text, self.data = text, to_bytes(text)
+        self._digest = b""
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def read(self) -> Iterator[str]:
+        """The text; a long one in pieces, cut where the tokenizers would have cut anyway."""
+        at = 0
+        while len(self.text) - at > PIECE:
+            cut = last_cut(self.text[at : at + PIECE], PIECE // 4) or LONGEST
+            yield self.text[at : at + cut]
+            at += cut
+        if at < len(self.text):
+            yield self.text[at:] if at else self.text
+
+    def digest(self) -> bytes:
+        self._digest = self._digest or hashlib.sha256(self.data).digest()[:DIGEST]
+        return self._digest
+
+
+class Unit(Protocol):
+    """A file of documents, or a shard of a stream, that can be opened without those before it."""
+
+    name: str
+
+    @property
+    def size(self) -> float: ...  # on disk
+
+    def documents(self) -> Iterator[Part]: ...
+
+    def total(self, read: int, count: int) -> float:
+        """About how many bytes of text there are, after `read` bytes in `count` documents."""
+        ...
+
+
+class TextFile:
+    """A document that is a file."""
+
+    def __init__(self, path: Path, name: str, start: int, size: int):
+        self.name, self.size, self.span = name, path.stat().st_size, Span(name, path, start, size)
+
+    def documents(self) -> Iterator[Part]:
+        yield self.span
+
+    def total(self, read: int, count: int) -> float:
+        return len(self.span)
+
+
+class JsonLines:
+    """An object per line."""
+
+    def __init__(self, path: Path, name: str, field: str):
+        self.path, self.name, self.field, self.size = path, name, field, path.stat().st_size
+
+    def documents(self) -> Iterator[Part]:
+        with opened(self.path) as self.file:
+            number = 0
+            while line := self.file.readline(LARGEST + 1):
+                number += 1
+                if len(line) > LARGEST:
+                    raise too_large(f"{self.name}, line {number}")
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                if line.isspace() or not line:
+                    continue
+                text = text_of(self._parse(line, number), self.field, f"{self.name}, line {number}")
+                if text:
+                    yield Held(text)
+
+    def _parse(self, line: bytes, number: int) -> Any:
+        try:
+            return json.loads(line.decode())
+        except UnicodeDecodeError:
+            problem = "it is not UTF-8"
+        except json.JSONDecodeError as error:
+            problem = f"{error.msg} (character {error.pos + 1})"
+        except (ValueError, RecursionError):
+            problem = "it holds a number too long, or is nested too deeply"
+        raise DataError(
+            f"{self.name}, line {number} is not JSON: {problem}. Expected an object on each line."
+        )
+
+    def total(self, read: int, count: int) -> float:
+        return read * self.size / max(1, taken(self.file))
+
+
+class Parquet:
+    """A row per document. Only the column of the text is read."""
+
+    def __init__(self, path: Path, name: str, field: str):
+        self.path, self.name, self.field, self.size = path, name, field, path.stat().st_size
+
+    def documents(self) -> Iterator[Part]:
+        arrow, parquet = needed("pyarrow", self.name), needed("pyarrow.parquet", self.name)
+        row = 0
+        try:
+            schema = parquet.read_schema(self.path)
+            if self.field not in schema.names:
+                raise missing(self.name, self.field, {f.name: str(f.type) for f in schema})
+            # Equal values stay one, so that a small file cannot fill the memory.
+            as_stored = [self.field] if arrow.types.is_string(schema.field(self.field).type) else []
+            with parquet.ParquetFile(self.path, pre_buffer=False, read_dictionary=as_stored) as file:
+                self.rows = file.metadata.num_rows
+                groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+                size = sum(group.total_byte_size for group in groups)
+                at_once = max(1, min(ROWS, BATCH * self.rows // max(1, size)))
+                if size > HARMLESS and size > MOST_TIMES * self.size:
+                    raise DataError(f"{self.name} unpacks to more than {MOST_TIMES} times its size.")
+                for batch in file.iter_batches(at_once, columns=[self.field], use_threads=False):
+                    for value in batch.column(0):
+                        row += 1
+                        text = text_of({self.field: value.as_py()}, self.field, f"{self.name}, row {row}")
+                        if len(text) > LARGEST:
+                            raise too_large(f"{self.name}, row {row}")
+                        if text:
+                            yield Held(text)
+        except (arrow.ArrowException, OSError) as error:
+            after = f" after row {row}" if row else ""
+            raise DataError(f"{self.name} is no Parquet file, or damaged{after}: {error}") from None
+
+    def total(self, read: int, count: int) -> float:
+        return read * self.rows / max(1, count)
+
+
+def kind_of(path: Path) -> type[JsonLines] | type[Parquet] | None:
+    """What reads a file as records; None: it is a text."""
+    name = path.name.lower()
+    if name.endswith(".parquet"):
+        return Parquet
+    endings = [f"{inner}{packed}" for inner in (".jsonl", ".ndjson") for packed in ("", *PACKED)]
+    endings += [f".json{packed}" for packed in PACKED]
+    return JsonLines if name.endswith(tuple(endings)) else None
+
+
+def text_of(row: Any, field: str, where: str) -> str:
+    """The text of a record, or a message that says what there is instead."""
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: expected a JSON object, found {_kind(row)}.")
+    text = row.get(field)
+    if not isinstance(text, str):
+        raise missing(where, field, {str(name): _kind(value) for name, value in row.items()})
+    return text
+
+
+def missing(where: str, field: str, there: dict[str, str]) -> DataError:
+    """The field of the text is not there, or is no text."""
+    found = f"is {there[field]}, not text" if field in there else "is not there"
+    names = ", ".join(f"{name} ({kind})" for name, kind in list(there.items())[:12]) or "none"
+    return DataError(
+        f"{where}: the field '{field}' {found}. Its fields: {names}. "
+        "Say which one holds the text: --set data.field=NAME"
+    )
+
+
+def too_large(where: str) -> DataError:
+    return DataError(
+        f"{where}: one document of more than {LARGEST >> 20} MiB. Put a text of that length into a .txt file "
+        "of its own, which is read in pieces."
+    )
+
+
+def _kind(value: Any) -> str:
+    names = {str: "text", bool: "boolean", int: "number", float: "number", list: "list", dict: "object"}
+    return names.get(type(value), "null" if value is None else type(value).__name__)

@@ -1,0 +1,54 @@
+"""Which documents were met before: 16 bytes of each one's hash, in a table that is at least half full."""
+
+from pathlib import Path
+
+import numpy as np
+
+from glassformer.data.sources import DIGEST
+
+FULL = 3 / 4  # of the table, before it grows
+GROWTH = 3 / 2
+CHUNK = 1 << 20  # digests read at once
+
+
+class Seen:
+    """A set of digests: 21 to 32 bytes for each, half as much again for the moment in which it grows."""
+
+    def __init__(self) -> None:
+        from glassformer.tokenizers.fast.kernels.seen import (
+            put,  # compiled, and loaded only where it is needed
+        )
+
+        self._put = put
+        self._table = np.zeros((1 << 10, 2), np.uint64)
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory."""
+        return self._table.nbytes
+
+    def add(self, digest: bytes) -> bool:
+        """Whether it is new."""
+        before = self.count
+        self._add(np.frombuffer(digest, np.uint64).reshape(1, 2))
+        return self.count > before
+
+    def load(self, path: Path) -> None:
+        """Add all digests of a file."""
+        with path.open("rb") as file:
+            while block := file.read(CHUNK * DIGEST):
+                self._add(np.frombuffer(block, np.uint64).reshape(-1, 2))
+
+    def _add(self, keys: np.ndarray) -> None:
+        needed = self.count + len(keys)
+        if needed > FULL * len(self._table):
+            size = len(self._table)
+            while needed > FULL * size:
+                size = int(size * GROWTH)
+            old, self._table = self._table, np.zeros((size, 2), np.uint64)
+            self._put(self._table, old)
+        self.count += self._put(self._table, keys)

@@ -1,0 +1,125 @@
+"""How often a label is right: accuracy with its interval, over a whole split.
+
+Letters: B batch, T positions, N labels.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from glassformer.evaluation.result import Result, wilson
+from glassformer.models.model import evaluating
+from glassformer.objectives.labelling import Labelling
+from glassformer.objectives.masked import MaskedModelling
+from glassformer.objectives.objective import NOT_SCORED, Batch, cross_entropy
+from glassformer.objectives.translation import Translating
+
+BATCH_TOKENS = 8192
+BATCH_LOGITS = 1 << 25  # scores held at once
+
+
+@dataclass(frozen=True)
+class Classification(Result):
+    accuracy: float
+    n: int
+    interval: tuple[float, float]  # of the accuracy, 95 %
+
+    @property
+    def criterion(self) -> float:
+        return 1 - self.accuracy + 1e-6 * self.loss  # of equal accuracies the smaller loss is better
+
+    @property
+    def score(self) -> tuple[str, float, bool]:
+        return "accuracy", self.accuracy, True
+
+    def summary(self) -> str:
+        return f"loss {self.loss:.4f}  accuracy {self.accuracy:.2%}"
+
+    def table(self) -> list[tuple[str, str]]:
+        low, high = self.interval
+        return [
+            ("split", self.split),
+            ("accuracy", f"{self.accuracy:.2%}  (95 %: {low:.2%} to {high:.2%})"),
+            ("n", f"{self.n:,}"),
+            ("loss", f"{self.loss:.4f} nats"),
+        ]
+
+
+def classification(split: str, nats: np.ndarray, right: np.ndarray) -> Classification:
+    n = len(right)
+    interval = wilson(int(right.sum()), n)
+    return Classification(split, float(nats.mean(dtype=np.float64)), float(right.mean()), n, interval)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a model said about some examples, one entry per target."""
+
+    rows: np.ndarray  # the example it belongs to
+    places: np.ndarray  # the position in it
+    targets: np.ndarray
+    nats: np.ndarray
+    predicted: np.ndarray
+    probability: np.ndarray  # of what was predicted
+
+
+def evaluate_labels(model: nn.Module, task: Labelling, split: str, unseen: int = 0) -> Classification:
+    """`unseen`: labels of positions beyond the model's context, which count as wrong."""
+    parts = list(answers(model, task))
+    right = np.concatenate([*(p.predicted == p.targets for p in parts), np.zeros(unseen, bool)])
+    return classification(split, np.concatenate([p.nats for p in parts]), right)
+
+
+def evaluate_masked(model: nn.Module, task: MaskedModelling, split: str) -> Classification:
+    """Accuracy and loss on hidden tokens; which are hidden is the same each time."""
+    parts = [found for _, found in masked_answers(model, task)]
+    right = np.concatenate([p.predicted == p.targets for p in parts])
+    return classification(split, np.concatenate([p.nats for p in parts]), right)
+
+
+def masked_answers(model: nn.Module, task: MaskedModelling) -> Iterator[tuple[Batch, Answers]]:
+    """Every window of the text once, with what the model says about its hidden tokens."""
+    windows = task.windows
+    size = max(1, BATCH_LOGITS // (windows.context * (task.mask + 1)))
+    for first in range(0, windows.per_epoch, size):
+        batch = task.batch(first, min(size, windows.per_epoch - first))
+        yield batch, _answers(model, task, batch, np.arange(len(batch["inputs"])))
+
+
+def answers(model: nn.Module, task: Labelling | Translating) -> Iterator[Answers]:
+    """The model's answer to every example, those of like length together."""
+    for rows in length_batches(task.lengths):
+        yield _answers(model, task, task.collate(rows), np.array(rows))
+
+
+def length_batches(lengths: list[int]) -> Iterator[list[int]]:
+    """All examples in the order of their lengths, in batches of about so many tokens."""
+    rows: list[int] = []
+    for i in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if rows and (len(rows) + 1) * lengths[i] > BATCH_TOKENS:
+            yield rows
+            rows = []
+        rows.append(i)
+    if rows:
+        yield rows
+
+
+@torch.no_grad()
+def _answers(
+    model: nn.Module, task: Labelling | Translating | MaskedModelling, batch: Batch, rows: np.ndarray
+) -> Answers:
+    device = next(model.parameters()).device
+    batch = {name: tensor.to(device) for name, tensor in batch.items()}
+    with evaluating(model):
+        logits = task.logits(model, batch)
+    flat = batch["targets"].flatten()
+    nats = cross_entropy(logits, flat, reduction="none").float()
+    probability, predicted = logits.flatten(0, -2).float().softmax(-1).max(-1)
+    scored = (flat != NOT_SCORED).cpu().numpy()
+    width = flat.numel() // len(rows)
+    kept = [x.cpu().numpy()[scored] for x in (flat, nats, predicted, probability)]
+    everywhere = np.arange(flat.numel())[scored]
+    return Answers(rows[everywhere // width], everywhere % width, *kept)

@@ -1,0 +1,154 @@
+"""Where a model goes wrong: its worst predictions, what it takes for what, its loss by place or frequency."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.evaluation.accuracy import Answers
+from glassformer.evaluation.likelihood import Scored
+
+WORST = 10
+
+
+@dataclass
+class Table:
+    title: str
+    columns: list[str]
+    rows: list[list[Any]]
+
+    def show(self) -> str:
+        cells = [[_shown(c) for c in row] for row in [self.columns, *self.rows]]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
+        numeric = [all(isinstance(r[i], int | float) for r in self.rows) for i in range(len(self.columns))]
+        lines = [
+            "  ".join(
+                c.rjust(w) if right else c.ljust(w) for c, w, right in zip(row, widths, numeric, strict=True)
+            ).rstrip()
+            for row in cells
+        ]
+        return "\n".join([self.title, *(f"  {line}" for line in lines)])
+
+
+@dataclass
+class Mistakes:
+    tables: list[Table]
+
+    def show(self) -> str:
+        return "\n\n".join(table.show() for table in self.tables)
+
+    def as_dict(self) -> dict[str, list[dict[str, Any]]]:
+        return {t.title: [dict(zip(t.columns, row, strict=True)) for row in t.rows] for t in self.tables}
+
+
+def text_mistakes(
+    scored: Iterable[Scored],
+    ids: np.ndarray,
+    trained_on: np.ndarray | None,
+    show: Callable[[np.ndarray], str],
+) -> Mistakes:
+    """Of a language model. `trained_on`: how often each id is in the training text, where that is known."""
+    parts = list(scored)
+    index, depth, nats = (
+        np.concatenate([getattr(p, name) for p in parts]) for name in ("index", "depth", "nats")
+    )
+    counts = np.zeros(int(ids.max()) + 1, int) if trained_on is None else trained_on
+    seen = counts[ids[index]]
+    worst = np.argsort(-nats, kind="stable")[:WORST]
+    rows: list[list[Any]] = []
+    for i in worst.tolist():
+        at = int(index[i])
+        rows.append([float(nats[i]), show(ids[at : at + 1]), int(seen[i]), show(ids[max(0, at - 16) : at])])
+    frequency = _by("loss by how often a token is in the training text", "times there", seen, nats)
+    return Mistakes(
+        [
+            _by("loss by the tokens seen before", "tokens before", depth, nats),
+            *([] if trained_on is None else [frequency]),
+            Table("the worst predictions", ["nats", "token", "times in training", "after"], rows),
+        ]
+    )
+
+
+def label_mistakes(
+    answers: Iterable[Answers], labels: Sequence[str], show: Callable[[int, int], str]
+) -> Mistakes:
+    """Of a classifier or tagger; `show` gives the text of an example, and of a position in it."""
+    parts = list(answers)
+    rows, places, targets, predicted, share = (
+        np.concatenate([getattr(p, n) for p in parts])
+        for n in ("rows", "places", "targets", "predicted", "probability")
+    )
+    counts = np.zeros((len(labels), len(labels)), int)
+    np.add.at(counts, (targets, predicted), 1)
+    confusion = [
+        [labels[i], *counts[i].tolist(), float(_share(counts[i, i], counts[i].sum()))]
+        for i in range(len(labels))
+    ]
+    wrong = np.flatnonzero(predicted != targets)
+    wrong = wrong[np.argsort(-share[wrong], kind="stable")][:WORST]
+    worst = [
+        [
+            float(share[i]),
+            labels[int(predicted[i])],
+            labels[int(targets[i])],
+            show(int(rows[i]), int(places[i])),
+        ]
+        for i in wrong.tolist()
+    ]
+    return Mistakes(
+        [
+            Table("what is taken for what (rows: the truth)", ["", *labels, "right"], confusion),
+            Table("the surest mistakes", ["probability", "said", "is", "text"], worst),
+        ]
+    )
+
+
+def translation_mistakes(
+    sources: Sequence[str], references: Sequence[str], found: Sequence[str], scores: Sequence[float]
+) -> Mistakes:
+    """Of a translator; `scores` are chrF of each sentence."""
+    lengths = np.array([len(s.split()) for s in sources])
+    values = np.array(scores)
+    worst = np.argsort(values, kind="stable")[:WORST]
+    rows = [[float(values[i]), sources[i], found[i], references[i]] for i in worst]
+    short = Counter(
+        "shorter" if len(f) < len(r) else "longer" if len(f) > len(r) else "as long"
+        for f, r in zip(found, references, strict=True)
+    )
+    return Mistakes(
+        [
+            _by("chrF by the words of the source", "words", lengths, values, "chrF"),
+            Table(
+                "translations against their references",
+                ["they are", "times"],
+                [[k, v] for k, v in short.items()],
+            ),
+            Table("the worst translations", ["chrF", "source", "translation", "reference"], rows),
+        ]
+    )
+
+
+def _by(title: str, name: str, by: np.ndarray, values: np.ndarray, what: str = "nats") -> Table:
+    """Means of values in bins that double in width: 0, 1, 2–3, 4–7, …"""
+    bins = np.where(by > 0, np.floor(np.log2(np.maximum(by, 1))).astype(int) + 1, 0)
+    rows = []
+    for b in np.unique(bins):
+        here = bins == b
+        low, high = (0, 0) if b == 0 else (1 << (b - 1), (1 << b) - 1)
+        rows.append(
+            [f"{low}" if low == high else f"{low}–{high}", int(here.sum()), float(values[here].mean())]
+        )
+    return Table(title, [name, "n", what], rows)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _shown(cell: Any) -> str:
+    if isinstance(cell, float):
+        return f"{cell:.3f}"
+    text = str(cell).replace("\n", "⏎")
+    return text if len(text) <= 90 else text[:87] + "…"

@@ -1,0 +1,46 @@
+"""From source sentences to target sentences: batches of like length, each by beam search. Handles ids."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from glassformer.data.batches import pad
+from glassformer.generation.beam import Hypothesis, beam_search
+from glassformer.models.model import EncoderDecoder, evaluating
+
+BATCH_TOKENS = 4096  # source tokens times beams that are written for at once
+
+
+@torch.no_grad()
+def translate_ids(
+    model: EncoderDecoder,
+    sources: Sequence[np.ndarray],
+    mark: int,
+    *,
+    beams: int = 4,
+    strength: float = 0.6,
+    progress: Callable[[int], None] = lambda _: None,
+) -> list[list[Hypothesis]]:
+    """For each source (ids without marks) its translations, best first."""
+    device = next(model.parameters()).device
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+    rows: list[int] = []
+    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+    for place, i in enumerate(order):
+        rows.append(i)
+        full = (len(rows) + 1) * (len(sources[i]) + 1) * beams > BATCH_TOKENS
+        if not full and place < len(order) - 1:
+            continue
+        ids, keys = (torch.from_numpy(x).to(device) for x in pad([np.append(sources[r], mark) for r in rows]))
+        room = [2 * len(sources[r]) + 20 for r in rows]  # of each by itself, whatever its company
+        room = [n if model.limit is None else min(n, model.limit) for n in room]
+        first = torch.full((len(rows), 1), mark, device=device)
+        options = {"beams": beams, "tokens": room, "end": mark, "strength": strength}
+        with evaluating(model):
+            best = beam_search(model.decode, model.start(ids, keys, max(room)), first, **options)
+        for r, hypotheses in zip(rows, best, strict=True):
+            found[r] = hypotheses
+        progress(len(rows))
+        rows = []
+    return found

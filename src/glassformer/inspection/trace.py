@@ -1,0 +1,156 @@
+"""One forward pass, with the values of the sites that were asked for; and gradients at any of them.
+
+Gradients at a site are the gradients of a zero that is added there. So they come out of a compiled model as
+out of a plain one, and asking for them changes nothing that is computed.
+
+Letters: B batch, T positions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._dynamo import config as dynamo
+
+from glassformer.core.errors import UsageError, closest
+from glassformer.inspection.edits import Edit, Edits
+from glassformer.models.model import Body, EncoderDecoder, evaluating
+from glassformer.models.tap import Record, Tap
+from glassformer.models.transformer import Stack
+
+MOST_GRAPHS = 512  # that one compiled model may be made into
+Loss = Callable[[Tensor], Tensor]  # of the logits
+
+
+@dataclass
+class Seen:
+    """What a model did with its inputs."""
+
+    model: nn.Module
+    inputs: tuple[Tensor, ...]  # ids (B, T); of a translator source and target
+    keys: Tensor | None  # (B, T), False for padding
+    values: dict[str, Tensor]  # by site, after edits
+    logits: Tensor
+    edits: tuple[Edit, ...] = ()
+    compiled: Callable[..., Tensor] | None = None
+
+    def __getitem__(self, site: str) -> Tensor:
+        try:
+            return self.values[site]
+        except KeyError:
+            hint = closest(site, list(self.values))
+            raise UsageError(
+                f"nothing was recorded at '{site}': there are {_few(self.values)}{hint}"
+            ) from None
+
+
+def see(
+    model: nn.Module,
+    *inputs: Tensor,
+    sites: Sequence[str] = (),
+    edits: Sequence[Edit] = (),
+    keys: Tensor | None = None,
+    compiled: Callable[..., Tensor] | None = None,
+) -> Seen:
+    """Run the model once and record `sites` (see models/tap.py; `z` means that of every block; none: all).
+
+    `compiled` is the same model after torch.compile, to be run in its place.
+    """
+    record = Record(*sites)
+    with torch.no_grad():
+        logits = _run(model, compiled, inputs, keys, Chain(Edits(edits), record))
+    values = record.values
+    if compiled is not None:  # under CUDA graphs the next call would write over what this one gave
+        logits, values = logits.clone(), {site: x.clone() for site, x in values.items()}
+    _check(edits, record.shown)
+    return Seen(model, inputs, keys, values, logits, tuple(edits), compiled)
+
+
+def gradients(seen: Seen, loss: Loss, sites: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss of the logits, and its gradient with respect to what is at each site."""
+    zeros = {site: torch.zeros_like(seen[site], requires_grad=True) for site in sites}
+    tap = Chain(Edits(seen.edits), Edits([Edit(site, zero, adds=True) for site, zero in zeros.items()]))
+    with torch.enable_grad():
+        value = loss(_run(seen.model, seen.compiled, seen.inputs, seen.keys, tap))
+        # What an edit has replaced further on has no gradient: that is zero.
+        found = torch.autograd.grad(value, list(zeros.values()), materialize_grads=True)
+    if seen.compiled is not None:
+        value, found = value.clone(), [g.clone() for g in found]
+    return value.detach(), dict(zip(zeros, found, strict=True))
+
+
+def check_edits(model: nn.Module, edits: Sequence[Edit]) -> None:
+    """Whether a language model has the sites and heads that edits of a generation name."""
+    record = Record("logits")
+    with torch.no_grad(), evaluating(model):
+        model(torch.zeros(1, 1, dtype=torch.long, device=next(model.parameters()).device), tap=record)
+    _check(edits, record.shown, goes_on=True)
+
+
+def _check(edits: Sequence[Edit], shown: dict[str, tuple[int, ...]], goes_on: bool = False) -> None:
+    for edit in edits:
+        if edit.site not in shown:
+            hint = closest(edit.site, list(shown))
+            raise UsageError(f"no site '{edit.site}' to edit: {_few(shown)}{hint}")
+        edit.check(shown[edit.site], goes_on)
+
+
+class Chain:
+    """Several taps, one after the other."""
+
+    def __init__(self, *taps: Tap):
+        self.taps = taps
+
+    def __call__(self, site: str, x: Tensor) -> Tensor:
+        for tap in self.taps:
+            x = tap(site, x)
+        return x
+
+
+def stack_of(seen: Seen, part: str = "") -> Stack:
+    """The transformer whose sites begin with `part`: `encoder.` or `decoder.` of a translator, else ``."""
+    body = body_of(seen.model, part)
+    if not isinstance(body, Stack):
+        raise UsageError(
+            "this needs a transformer: a recurrent or a window model has no attention to look at"
+        )
+    return body
+
+
+def body_of(model: nn.Module, part: str = "") -> Body:
+    """What makes one vector per position, of a model or of one side of a translator."""
+    anything: Any = model
+    bodies = {"": getattr(anything, "stack", None)}
+    if isinstance(model, EncoderDecoder):
+        bodies = {"encoder.": model.encoder, "decoder.": model.decoder}
+    if (body := bodies.get(part)) is None:
+        raise UsageError(f"no part '{part}': expected {' or '.join(repr(p) for p in bodies)}")
+    return body
+
+
+def parts_of(model: nn.Module) -> list[str]:
+    """What the names of sites begin with."""
+    return ["encoder.", "decoder."] if isinstance(model, EncoderDecoder) else [""]
+
+
+def _run(
+    model: nn.Module,
+    compiled: Callable[..., Tensor] | None,
+    inputs: tuple[Tensor, ...],
+    keys: Tensor | None,
+    tap: Tap,
+) -> Tensor:
+    with evaluating(model):
+        if compiled is None:
+            return model(*inputs, keys=keys, tap=tap)
+        # Another site is another graph: a model has more of them than the usual limit, beyond which
+        # torch.compile would fall to the plain way without a word.
+        with dynamo.patch(recompile_limit=MOST_GRAPHS, fail_on_recompile_limit_hit=True):
+            return compiled(*inputs, keys=keys, tap=tap)
+
+
+def _few(names: Sequence[str] | dict[str, Any]) -> str:
+    names = list(names)
+    return ", ".join(names[:14]) + (" …" if len(names) > 14 else "")

@@ -1,1 +1,0 @@
-"""The façade's side of a task: everything that belongs to one, joined (see job.py)."""

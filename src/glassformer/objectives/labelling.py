@@ -1,0 +1,77 @@
+"""Labels: one for a whole sequence (classification), or one for each position (tagging).
+
+Letters: B batch, T positions, N labels.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.data.batches import Buckets, hide_some, pad
+from glassformer.data.order import number
+from glassformer.models.tap import Tap, off
+from glassformer.objectives.objective import NOT_SCORED, Again, Batch, Stateless, cross_entropy
+
+
+class Labelling(Stateless):
+    """`inputs` are ids (T) or patches (T, P); `labels` arrays, () for the whole or (T) for each position."""
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[np.ndarray],
+        labels: Sequence[np.ndarray],
+        batch: int = 1,
+        seed: int = 0,
+        hidden: float = 0.0,
+        by: int = 0,
+        again: Again | None = None,
+    ):
+        """In training a share of the tokens, `hidden`, is replaced by the id `by`.
+
+        `again` cuts an example anew each time it is seen in training.
+        """
+        self.name, self.inputs, self.labels = name, inputs, labels
+        self.seed, self.hidden, self.by, self.again = seed, hidden, by, again
+        self.lengths = [len(x) for x in inputs]
+        self.buckets = Buckets(self.lengths, batch, seed)
+
+    def batch(self, first: int, count: int) -> Batch:
+        rows = self.buckets.rows(first, count)
+        if self.again:
+            batch = _together([self.again(i, number(self.seed, first + k)) for k, i in enumerate(rows)])
+        else:
+            batch = self.collate(rows)
+        if self.hidden:
+            given = batch["inputs"].numpy(), batch["keys"].numpy()
+            hidden = hide_some(*given, self.hidden, self.by, number(self.seed, first, 1))
+            batch["inputs"] = torch.from_numpy(hidden)
+        return batch
+
+    def collate(self, rows: Sequence[int]) -> Batch:
+        """These examples as one batch: padded, with a mask that says what is padding."""
+        return _together([(self.inputs[i], self.labels[i]) for i in rows])
+
+    def targets(self, batch: Batch) -> int:
+        return int((batch["targets"] != NOT_SCORED).sum())
+
+    def tokens(self, batch: Batch) -> int:
+        return int(batch["keys"].sum())
+
+    def logits(self, model: Callable[..., Tensor], batch: Batch, tap: Tap = off) -> Tensor:
+        return model(batch["inputs"], batch["keys"], tap=tap)
+
+    def loss(
+        self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
+    ) -> Tensor:
+        return cross_entropy(self.logits(model, batch, tap), batch["targets"], smoothing)
+
+
+def _together(examples: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
+    inputs, keys = pad([x for x, _ in examples])
+    labels = [y for _, y in examples]
+    targets = pad(labels, fill=NOT_SCORED)[0] if labels[0].ndim else np.stack(labels)
+    arrays = {"inputs": inputs, "keys": keys, "targets": targets}
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}

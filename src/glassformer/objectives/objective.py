@@ -1,0 +1,73 @@
+"""What a task is: where its batches come from, and what the model is to get right in them.
+
+The training loop knows tasks by this interface alone.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from glassformer.models.tap import Tap, off
+
+Batch = dict[str, Tensor]
+Again = Callable[[int, int], tuple[np.ndarray, np.ndarray]]  # (example, seed) → its input and output
+NOT_SCORED = -100  # as a target: a position that has nothing to get right
+
+
+class Task(Protocol):
+    name: str
+    bytes_per_target: float | None  # of the training text, where a loss can be told in bits per byte
+
+    def batch(self, first: int, count: int) -> Batch:
+        """Samples number first … first+count−1 of the run: a pure function, on the CPU."""
+        ...
+
+    def targets(self, batch: Batch) -> int:
+        """How many predictions the loss of a batch is a sum of."""
+        ...
+
+    def tokens(self, batch: Batch) -> int:
+        """How many tokens the model reads in a batch, padding left out."""
+        ...
+
+    def loss(
+        self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
+    ) -> Tensor:
+        """The sum of the losses of all targets, in nats."""
+        ...
+
+    def carried(self) -> dict[str, Tensor]:
+        """What goes from one batch to the next and is not a function of the step: a recurrent state."""
+        ...
+
+    def carry_on(self, tensors: dict[str, Tensor]) -> None:
+        """Take up what `carried` gave, after a break."""
+        ...
+
+
+class Stateless:
+    """A task whose batches have nothing to do with each other."""
+
+    bytes_per_target: float | None = None
+
+    def carried(self) -> dict[str, Tensor]:
+        return {}
+
+    def carry_on(self, tensors: dict[str, Tensor]) -> None: ...
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0, reduction: str = "sum") -> Tensor:
+    """−log softmax(logits)[target] over the last dimension; half-precision logits are widened first."""
+    if logits.dtype in (torch.bfloat16, torch.float16):
+        logits = logits.float()
+    return F.cross_entropy(
+        logits.flatten(0, -2),
+        targets.flatten(),
+        reduction=reduction,
+        label_smoothing=smoothing,
+        ignore_index=NOT_SCORED,
+    )

@@ -1,0 +1,82 @@
+"""Translation: given a source sequence, the target sequence token by token (teacher forcing).
+
+A target begins after the mark and ends with it, so one special token says both "go" and "done".
+
+Letters: B batch, S source positions, T target positions, V vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.data.batches import Buckets, hide_some, pad
+from glassformer.data.order import number
+from glassformer.models.tap import Tap, off
+from glassformer.objectives.objective import NOT_SCORED, Again, Batch, Stateless, cross_entropy
+
+
+class Translating(Stateless):
+    name = "translate"
+
+    def __init__(
+        self,
+        sources: Sequence[np.ndarray],
+        targets: Sequence[np.ndarray],
+        mark: int,
+        batch: int = 1,
+        seed: int = 0,
+        hidden: float = 0.0,
+        again: Again | None = None,
+    ):
+        """Sources and targets are ids without marks; in training a share of both, `hidden`, becomes it.
+
+        `again` cuts an example anew each time it is seen in training.
+        """
+        self.mark, self.seed, self.hidden, self.again = mark, seed, hidden, again
+        self.examples = list(zip(sources, targets, strict=True))
+        self.lengths = [len(s) + len(t) + 2 for s, t in self.examples]
+        self.buckets = Buckets(self.lengths, batch, seed)
+
+    def batch(self, first: int, count: int) -> Batch:
+        rows = self.buckets.rows(first, count)
+        examples = [self.examples[i] for i in rows]
+        if self.again:
+            examples = [self.again(i, number(self.seed, first + k)) for k, i in enumerate(rows)]
+        batch = self._together(examples)
+        if self.hidden:
+            for place, name in enumerate(("sources", "inputs")):
+                ids = batch[name].numpy()
+                real = batch["keys"].numpy() if name == "sources" else np.ones_like(ids, bool)
+                hidden = hide_some(ids, real, self.hidden, self.mark, number(self.seed, first, place))
+                batch[name] = torch.from_numpy(hidden)
+        return batch
+
+    def collate(self, rows: Sequence[int]) -> Batch:
+        return self._together([self.examples[i] for i in rows])
+
+    def _together(self, examples: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
+        """These examples as one batch: padded, with a mask for the sources' padding."""
+        sources, keys = pad([np.append(source, self.mark) for source, _ in examples])
+        arrays = {
+            "sources": sources,
+            "keys": keys,
+            "inputs": pad([np.insert(target, 0, self.mark) for _, target in examples])[0],
+            "targets": pad([np.append(target, self.mark) for _, target in examples], fill=NOT_SCORED)[0],
+        }
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def targets(self, batch: Batch) -> int:
+        return int((batch["targets"] != NOT_SCORED).sum())
+
+    def tokens(self, batch: Batch) -> int:
+        return int(batch["keys"].sum()) + self.targets(batch)
+
+    def logits(self, model: Callable[..., Tensor], batch: Batch, tap: Tap = off) -> Tensor:
+        return model(batch["sources"], batch["inputs"], batch["keys"], tap=tap)
+
+    def loss(
+        self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
+    ) -> Tensor:
+        return cross_entropy(self.logits(model, batch, tap), batch["targets"], smoothing)

@@ -1,0 +1,254 @@
+"""Sizes by themselves: from how much text there is and what the machine can do, to a whole configuration.
+
+The tokenizer is chosen from the amount of text. Then the model: training for a given time on a given machine
+is a number of operations, C ≈ 6·N·D for N parameters and D tokens. In runs of minutes about four tokens per
+parameter use it best (the often-cited twenty hold for runs a million times longer), and text that is seen too
+many times teaches no more. For examples the model is a small one that sees them whole. The number of steps
+follows from a measurement of the chosen model, not from a guess. Whatever the user or a recipe has set stays.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.config.recipes import merge
+from glassformer.config.schema import Config, Settings, build
+from glassformer.models.build import make_model
+from glassformer.models.model import parameter_count
+from glassformer.tasks.examples import ExamplesJob
+from glassformer.tasks.language_model import LanguageJob
+from glassformer.tasks.task import Job
+from glassformer.training.display import Display
+from glassformer.training.hooks import Hooks
+from glassformer.training.loop import Trainer
+
+MINUTES = 4.0  # what a run is planned for when nothing is said
+TOKENS_PER_PARAMETER = 4
+EXAMPLE_MINUTES = 1.6  # the same for examples, which are soon learned or not at all
+EXAMPLE_EPOCHS = 20  # passes over examples that are planned at most; early stopping may end sooner
+MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned that generalises
+SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (12, 768)]  # layers, width
+HEAD_WIDTH = 32
+VOCABULARIES = [  # bytes of text below which a BPE vocabulary of so many entries fits
+    (400_000, 512),
+    (1_500_000, 1024),
+    (6_000_000, 2048),
+    (40_000_000, 4096),
+    (400_000_000, 16384),
+]
+CPU_VOCABULARY = 4096
+SHORT = 40  # characters of a sequence that need no longer pieces
+
+
+def choose_tokenizer(
+    train_bytes: int,
+    characters: int,
+    device: torch.device,
+    *,
+    minutes: float = 0.0,
+    kind: str | None = None,
+    sequence: int | None = None,
+) -> tuple[dict[str, Any], str]:
+    """Kind (unless given) and vocabulary, and why.
+
+    `characters`: how many different ones the text has; `sequence`: how long a usual one is, where it has any.
+    """
+    if kind not in (None, "bpe"):
+        return {"kind": kind}, ""
+    if kind is None and train_bytes < 400_000 and characters <= 256:
+        why = f"characters, since {_size(train_bytes)} teach few longer pieces"
+        return {"kind": "char", "vocab": 512}, why
+    if kind is None and sequence is not None and sequence <= SHORT and characters <= 256:
+        return {"kind": "char", "vocab": 512}, "characters, since the sequences are short"
+    vocab = next((v for limit, v in VOCABULARIES if train_bytes < limit), 32768)
+    why = f"BPE with {vocab} entries, fit for {_size(train_bytes)} of text"
+    if device.type == "cpu" and vocab > CPU_VOCABULARY and minutes < 60:
+        vocab = (
+            CPU_VOCABULARY  # a score for every entry at every position is the dearest part of a small model
+        )
+        why = f"BPE with {vocab} entries, as many as a CPU can afford in minutes"
+    return {"kind": "bpe", "vocab": vocab}, why
+
+
+@dataclass
+class Sized:
+    config: Config
+    reasons: list[str]
+
+
+def choose_model(given: Settings, job: Job, device: torch.device, processes: int = 1) -> Sized:
+    """All sizes that `given` leaves open, and two lines on why."""
+    if isinstance(job, LanguageJob):
+        return _for_text(given, job, device, processes)
+    assert isinstance(job, ExamplesJob)
+    return _for_examples(given, job, device, processes)
+
+
+def _for_text(given: Settings, job: LanguageJob, device: torch.device, processes: int) -> Sized:
+    tokens, valid_tokens = len(job.tokens("train")), len(job.tokens("valid"))
+    training: dict[str, Any] = given.get("training", {})
+    minutes = training.get("minutes") or MINUTES
+    rate = _operations_per_second(device)
+    operations = rate * minutes * 60
+    wanted = (operations / (6 * TOKENS_PER_PARAMETER)) ** 0.5
+    wanted = min(wanted, 6.0 * tokens)  # more weights than that memorise the text
+    fitting = [(n, w) for n, w in SHAPES if 12 * n * w * w <= wanted] or SHAPES[:1]
+    layers, width = fitting[-1]
+    longest = max(8, min(tokens // 8, valid_tokens - 1))
+    context = min(128 if device.type == "cpu" else 256, 1 << (longest.bit_length() - 1))
+    per_step = 1536 if device.type == "cpu" else 32768
+    asked: dict[str, Any] = given.get("model", {})
+    if asked.get("family", "transformer") != "transformer":
+        layers = min(layers, 2)  # the others are wide, not deep
+    chosen: Settings = {
+        "model": {"layers": layers, "width": width, "heads": max(1, width // HEAD_WIDTH), "context": context},
+    }
+    if "width" in asked and "heads" not in asked:
+        chosen["model"]["heads"] = _heads_for(asked["width"])
+    elif "heads" in asked and "width" not in asked:
+        unit = 2 * asked["heads"]
+        chosen["model"]["width"] = max(unit, round(width / unit) * unit)
+    chosen = merge(chosen, given)
+    context = chosen["model"]["context"]
+    batch = training.get("batch") or max(8, per_step // context)
+    batch = max(1, min(batch, tokens // (2 * context)))  # streams must not be shorter than a window
+    if "batch" not in training:
+        batch = _divisible(batch, training, processes)
+    chosen = merge({"training": {"batch": batch}}, chosen)
+    seconds = measure_step(job, build(chosen), device, processes)
+    affordable = max(50, int(minutes * 60 * 0.85 / seconds))  # the rest is evaluating and saving
+    useful = max(50, MOST_EPOCHS * tokens // (batch * context))
+    steps = training.get("steps") or min(affordable, useful)
+    epochs = steps * batch * context / tokens
+    sized: Settings = {
+        "model": {"dropout": 0.2 if epochs > 20 else 0.1 if epochs > 8 else 0.0},
+        "training": {"steps": steps, "sample_every": max(10, steps // 4), **_rhythm(steps, training)},
+    }
+    config = build(merge(sized, chosen, {"training": {"steps": steps}}))
+    why = "enough for the text" if wanted == 6.0 * tokens else f"what {minutes:g} minutes here can train well"
+    if {"layers", "width"} <= asked.keys():
+        why = "as asked"
+    passes = f"{epochs:.1f} times through {_count(tokens)} tokens"
+    return _explained(config, passes, why, seconds, hint="steps" not in training)
+
+
+def _for_examples(given: Settings, job: ExamplesJob, device: torch.device, processes: int) -> Sized:
+    """A small model that sees all but the longest examples whole, and as many passes as the time allows."""
+    training: dict[str, Any] = given.get("training", {})
+    minutes = training.get("minutes") or EXAMPLE_MINUTES
+    lengths = job.lengths()
+    n, longest = len(lengths), int(np.quantile(lengths, 0.995)) + 1
+    layers, width = (2, 128) if device.type == "cpu" else (4, 256)
+    context = int(lengths.max()) + 8 if longest <= 128 else min(512, longest + 8)
+    chosen: Settings = {
+        "model": {"layers": layers, "width": width, "heads": width // HEAD_WIDTH, "context": context},
+        "training": {"batch": _divisible(min(64, max(8, n // 20)), training, processes)},
+    }
+    asked: dict[str, Any] = given.get("model", {})
+    if asked.get("patch"):
+        chosen["model"]["position"] = "learned"  # a place in an image is more than a distance
+    if "width" in asked and "heads" not in asked:
+        chosen["model"]["heads"] = _heads_for(asked["width"])
+    chosen = merge(chosen, given)
+    batch = chosen["training"]["batch"]
+    seconds = measure_step(job, build(chosen), device, processes)
+    affordable = max(50, int(minutes * 60 * 0.8 / seconds))
+    steps = training.get("steps") or min(affordable, max(200, EXAMPLE_EPOCHS * n // batch))
+    epochs = steps * batch / n
+    sized: Settings = {
+        "model": {"dropout": 0.3 if epochs > 8 else 0.1},
+        "training": {"steps": steps, **_rhythm(steps, training)},
+    }
+    config = build(merge(sized, chosen, {"training": {"steps": steps}}))
+    what = f"{epochs:.1f} times through {n:,} examples"
+    return _explained(
+        config,
+        what,
+        f"examples of {int(np.median(lengths))} tokens, {longest} or fewer in 199 of 200",
+        seconds,
+        hint="steps" not in training,
+    )
+
+
+def _divisible(batch: int, training: dict[str, Any], processes: int) -> int:
+    """A batch near this one that falls into equal parts, for micro-batches and processes."""
+    parts = training.get("accumulate", 1) * processes
+    return max(parts, batch // parts * parts)
+
+
+def _rhythm(steps: int, training: dict[str, Any]) -> dict[str, Any]:
+    """How often to measure and save, and how long to warm up."""
+    often = max(10, steps // 12)
+    own_schedule = training.get("optimizer") == "adam" or training.get("schedule") == "noam"
+    warmup = {} if own_schedule else {"warmup": min(100, steps // 10)}
+    return {"eval_every": often, "checkpoint_every": often, "patience": 4, **warmup}
+
+
+def _explained(config: Config, passes: str, why: str, seconds: float, hint: bool) -> Sized:
+    m, t = config.model, config.training
+    count = parameter_count(make_model(config.task, m))
+    return Sized(
+        config,
+        [
+            f"Model: {m.family}, {m.layers} layers, width {m.width}, {_count(count)} parameters, "
+            f"context {m.context}: {why}.",
+            f"Training: {t.steps} steps of {t.batch} × {m.context} tokens, {passes}, dropout {m.dropout:g}; "
+            f"about {t.steps * seconds / 60:.1f} minutes at {seconds * 1000:.0f} ms a step"
+            f"{' (--set training.minutes=30 for a better model)' if hint else ''}.",
+        ],
+    )
+
+
+def measure_step(
+    job: Job, config: Config, device: torch.device, processes: int = 1, repeats: int = 8
+) -> float:
+    """Seconds of one training step of this configuration, by a model that is thrown away.
+
+    Of several processes, one's share of the batch is measured.
+    """
+    training = config.training.model_copy(update={"batch": max(1, config.training.batch // processes)})
+    state = torch.random.get_rng_state()
+    model = make_model(config.task, config.model).to(device)
+    trainer = Trainer(
+        model,
+        job.task(model, config),
+        training,
+        Path(),
+        Hooks(None, None, Display()),
+        device=device,
+        width=config.model.width,
+    )
+    times = [trainer.step_that_fits(model)["seconds_per_step"] for _ in range(1 + repeats)]
+    torch.random.set_rng_state(state)
+    return float(np.mean(times[1:]))
+
+
+def _operations_per_second(device: torch.device) -> float:
+    """What training gets out of this device: a share of a large matrix product's rate."""
+    n = 1024 if device.type == "cpu" else 8192
+    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+    a = torch.ones(n, n, device=device, dtype=dtype)
+    best = float("inf")
+    for _ in range(4):
+        began = time.perf_counter()
+        (a @ a)[0, 0].item()
+        best = min(best, time.perf_counter() - began)
+    return 0.5 * 2 * n**3 / best
+
+
+def _heads_for(width: int) -> int:
+    """As many heads as make them nearest to the usual width, and even."""
+    counts = [h for h in range(1, width + 1) if width % h == 0 and (width // h) % 2 == 0] or [1]
+    return min(counts, key=lambda h: abs(width // h - HEAD_WIDTH))
+
+
+def _size(n: int) -> str:
+    return f"{n / 1e6:.1f} MB" if n >= 1e6 else f"{n / 1e3:.0f} KB"
+
+
+def _count(n: int) -> str:
+    return f"{n / 1e6:.2f} M" if n >= 1e6 else f"{n / 1e3:.0f} k"

@@ -1,0 +1,67 @@
+"""What the user said: source, task, recipe and settings as one nested dictionary."""
+
+from pathlib import Path
+
+from glassformer.config.recipes import load_recipe, merge
+from glassformer.config.schema import Settings, coerce
+from glassformer.core.errors import UsageError
+from glassformer.data.datasets import task_of
+from glassformer.data.hub import PREFIX
+
+MIX = "mix"  # stands where the one source would
+
+
+def gather(
+    source: str | Path | None,
+    task: str | None,
+    target: str | Path | None,
+    recipe: str | None,
+    settings: Settings | None,
+    init: bool = False,
+    fill: bool = True,
+) -> Settings:
+    """Everything the user said, as one nested dictionary, with task and source filled in.
+
+    A run that starts from another one has its tokenizer and its shape; a recipe's own then do not count.
+    """
+    nested: Settings = {}
+    for key, value in (settings or {}).items():
+        section, dot, field = key.partition(".")
+        nested = merge(nested, {section: {field: value}} if dot else {key: value})
+    nested = coerce(nested, "settings")
+    tested = load_recipe(recipe) if recipe else {}
+    if init:
+        kept = {k: v for k, v in tested.get("model", {}).items() if k in ("dropout", "pooling")}
+        tested = {**{k: v for k, v in tested.items() if k != "tokenizer"}, "model": kept}
+    own: Settings = nested.get("training", {})
+    if "optimizer" in own or own.get("schedule") == "noam":  # what was tuned for another does not carry over
+        tuned = {"lr", "schedule", "warmup", "beta1", "beta2", "eps"}
+        kept = {k: v for k, v in tested.get("training", {}).items() if k not in tuned}
+        tested = {**tested, "training": kept}
+    given = merge(tested, nested)
+    data = {**given.get("data", {})}
+    if data.get("mix") == {} and "mix" in nested.get("data", {}):
+        raise UsageError("data.mix names no source: expected {SOURCE: weight, …}")
+    if data.get("mix"):
+        if source is not None or "source" in nested.get("data", {}):
+            raise UsageError("data.mix names the sources: leave SOURCE out, or data.mix")
+        data["source"] = MIX
+    if source is not None:
+        data["source"] = str(source)
+    if target is not None:
+        data["target"] = str(target)
+    if not fill:  # a run that goes on knows the rest
+        return {**given, "data": data, **({"task": task} if task else {})}
+    data.setdefault("source", "pydocs")
+    named = task or given.get("task") or task_of(data["source"], data.get("target"))
+    return {**given, "task": named, "data": data}
+
+
+def default_name(given: Settings) -> str:
+    source = str(given["data"]["source"])
+    name = Path(source.removeprefix(PREFIX)).name
+    if source.startswith(PREFIX):
+        name = name.partition("@")[0]
+    while Path(name).suffix in (".gz", ".zst"):
+        name = Path(name).stem
+    return "stdin" if source == "-" else Path(name).stem.strip("*.?[]") or "run"

@@ -1,0 +1,42 @@
+"""A model from elsewhere as a run directory, so that everything that opens runs opens it."""
+
+import json
+from pathlib import Path
+
+from glassformer.config.recipes import save_config
+from glassformer.config.schema import build
+from glassformer.core.errors import RunError
+from glassformer.core.files import write_atomically, writing
+from glassformer.interop.huggingface import read_gpt2
+from glassformer.models.build import make_model
+from glassformer.models.model import parameter_count
+from glassformer.runs.run import Run
+from glassformer.training.checkpoint.weights import fill_weights, save_weights
+
+
+def import_folder(folder: str | Path, out: str | Path) -> tuple[Run, int]:
+    """Read a folder of Hugging Face's GPT-2 layout and write it as a run; also the number of parameters."""
+    out = Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunError(f"{out} exists already: name another folder for the run, or remove it")
+    found = read_gpt2(folder)
+    needed = sum(t.numel() for t in found.weights.values())
+    if found.settings["layers"] * found.settings["width"] > needed:
+        raise RunError(f"{folder}: config.json speaks of more layers than there are weights for")
+    config = build(
+        {
+            "task": "language",
+            "data": {"source": "imported"},
+            "tokenizer": {"kind": found.tokenizer.kind, "vocab": len(found.tokenizer)},
+            "model": found.settings,
+        }
+    )
+    model = make_model("language", config.model)
+    fill_weights(model, found.weights, str(folder))
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    found.tokenizer.save(out / "tokenizer.json")
+    save_weights(model, out / "model.safetensors")
+    write_atomically(out / "data.json", json.dumps({"imported": str(Path(folder).resolve())}, indent=1))
+    save_config(config, out / "config.yaml")
+    return Run(out), parameter_count(model)

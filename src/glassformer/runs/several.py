@@ -1,0 +1,52 @@
+"""Training by several processes, as the façade sees it: when to start them, and what they must agree on."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from glassformer.config.recipes import load_config
+from glassformer.config.schema import Settings, flatten
+from glassformer.core.errors import UsageError
+
+
+def processes_to_start(given: Settings, folder: Path, resume: bool) -> int:
+    """How many this process has to start; 1 when it is one of them already, or enough by itself."""
+    if "WORLD_SIZE" in os.environ:
+        return 1
+    wanted = given.get("training", {}).get("processes")
+    if wanted is None and resume and (folder / "config.yaml").is_file():
+        wanted = load_config(folder / "config.yaml").training.processes
+    if wanted == 0:
+        import torch
+
+        wanted = torch.cuda.device_count()
+    return wanted or 1
+
+
+def as_arguments(
+    source: Any, out: Path, settings: Settings | None, processes: int, resume: bool, **options: Any
+) -> list[str]:
+    """The command line that says what a call of `train` said."""
+    arguments = ["train", *([str(source)] if source is not None else []), "--out", str(out)]
+    for name, value in options.items():
+        if value is not None:
+            arguments += [f"--{name}", str(value)]
+    for key, value in flatten(settings or {}).items():
+        if key != "training.processes":
+            arguments += ["--set", f"{key}={json.dumps(value, ensure_ascii=False, default=str)}"]
+    return [*arguments, "--set", f"training.processes={processes}", *(["--resume"] if resume else [])]
+
+
+def check_division(training: Settings, processes: int) -> None:
+    """Every batch that the settings name must fall into equal parts."""
+    accumulate = training.get("accumulate", 1)
+    parts = accumulate * processes
+    for size in (training.get("batch", parts), *training.get("batch_growth", {}).values()):
+        if size % parts:
+            near = max(parts, round(size / parts) * parts)
+            raise UsageError(
+                f"a batch of {size} does not divide among {processes} processes"
+                f"{f' of {accumulate} micro-batches each' if parts > processes else ''}: "
+                f"set training.batch to a multiple of {parts}, such as {near}"
+            )

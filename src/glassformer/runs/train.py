@@ -1,0 +1,276 @@
+"""Training from end to end: from a source of data to a run directory."""
+
+import json
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from glassformer.config.recipes import continued_config, load_config, merge, refuse_changed, save_config
+from glassformer.config.schema import Config, Settings, build, flatten
+from glassformer.core.errors import RunError
+from glassformer.core.files import write_atomically, writing
+from glassformer.core.lock import NAME as LOCK
+from glassformer.core.lock import locked
+from glassformer.data.mixtures import Mix
+from glassformer.models.build import make_model
+from glassformer.models.model import parameter_count
+from glassformer.models.operations import operations_per_token
+from glassformer.runs.decide import decide
+from glassformer.runs.given import default_name, gather
+from glassformer.runs.prepare import agreed, find_tokenizer, refuse_other_tokenizer, text_size
+from glassformer.runs.run import Run
+from glassformer.runs.several import as_arguments, check_division, processes_to_start
+from glassformer.tasks.registry import JOBS
+from glassformer.tasks.task import Job
+from glassformer.tokenizers.load import load_tokenizer
+from glassformer.training.checkpoint.weights import load_matching, load_weights
+from glassformer.training.checkpoint.write import latest_checkpoint
+from glassformer.training.device import choose_device
+from glassformer.training.display import Display, Silent
+from glassformer.training.hooks import Hooks
+from glassformer.training.loop import Trainer
+from glassformer.training.optim import freeze
+from glassformer.training.parallel.launch import launch
+from glassformer.training.parallel.world import World, shared_name, taking_part
+from glassformer.training.plot import plot_losses
+
+OF_THE_DATA = {"vocab", "labels", "patch"}  # model settings that follow from the data
+
+
+def train(
+    source: str | Path | None = None,
+    *,
+    task: str | None = None,
+    target: str | Path | None = None,
+    recipe: str | None = None,
+    out: str | Path | None = None,
+    init: str | Path | None = None,
+    resume: bool = False,
+    settings: Settings | None = None,
+    display: Display | None = None,
+) -> Run:
+    """Train a model on `source` and return its run.
+
+    `settings` are nested (`{"model": {"layers": 4}}`) or dotted (`{"model.layers": 4}`). Without a recipe,
+    all that is not set is chosen from the data and the machine. The task follows from the source unless
+    given. One of several processes (torchrun, training.processes) does its part of the same.
+    """
+    display = display or Silent()
+    given = gather(source, task, target, recipe, settings, init=init is not None)
+    folder = Path(out) if out else Path("runs") / default_name(given)
+    count = processes_to_start(given, folder, resume)
+    if count > 1:
+        check_division(given.get("training", {}), count)
+        options = {"task": task, "target": target, "recipe": recipe, "init": init}
+        launch(
+            as_arguments(source, folder, settings, count, resume, **options), count, type(display) is Silent
+        )
+        return Run(folder)
+    said = gather(source, task, target, recipe, settings, init=init is not None, fill=False)
+    with taking_part() as world:
+        if not world.leads:
+            begun = world.hear("begun") == "new"
+            config = load_config(folder / "config.yaml") if begun else continued_config(folder, said)
+            return _go_on(folder, config, Silent(), world)
+        if resume and (folder / "config.yaml").is_file():
+            return _resume(folder, said, display, world)
+        if resume:
+            if _holds_something(folder):
+                raise RunError(
+                    f"{folder} cannot be resumed: its config.yaml is missing. Restore it, or choose another "
+                    "--out."
+                )
+            display.note(f"{folder} holds no run yet, so it is begun.")
+        return _begin(folder, given, recipe, init, display, world)
+
+
+def _begin(
+    folder: Path, given: Settings, recipe: str | None, init: str | Path | None, display: Display, world: World
+) -> Run:
+    """A new run: everything is decided and written down, then it is trained."""
+    refuse_existing(folder)
+    asked = flatten(given)  # before anything is filled in
+    base = Run(init) if init else None
+    if base is not None:
+        given = merge({"model": base.config.model.model_dump(exclude=OF_THE_DATA)}, given)
+
+    suffix = Path(given["data"]["source"]).suffix.lower()
+    if given["task"] == "language" and suffix in (".tsv", ".csv"):
+        display.note(
+            f"Note: {given['data']['source']} is read as plain text; for its labels say --task classify."
+        )
+    family = {k: v for k, v in given.get("model", {}).items() if k == "family"}
+    data = build({"task": given["task"], "data": given["data"], "model": family}).data
+    kind = JOBS[given["task"]]
+    opened = kind.open(data)
+    for warning in opened.warnings:
+        display.note(f"Warning: {warning}")
+    if opened.path is not None:
+        given["data"]["source"] = str(opened.path)  # so that it is found again from any folder
+    if isinstance(opened, Mix):
+        given["data"]["mix"] = opened.settings()
+    if data.target is not None:
+        given["data"]["target"] = str(Path(data.target).expanduser().resolve())
+    device = choose_device(given.get("training", {}).get("device", "auto"), world.local)
+    tokenizer, chosen, why = find_tokenizer(kind, opened, given, base, device, display)
+    given = merge(given, {"tokenizer": chosen})
+    with display.reading(text_size(opened)) as advance:
+        job = kind(opened, tokenizer, data, advance)
+    given = agreed(given, job.settings())
+    display.note(f"Data: {job.describe()}{'; ' if why else ''}{why}.")
+    config = decide(given, recipe, job, device, display, world.size)
+    model = _make_model(config, device, base, world, display)
+
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        refuse_existing(folder)  # it may have been begun since
+        if tokenizer is not None:
+            tokenizer.save(folder / "tokenizer.json")
+        record = {
+            "source": opened.name,
+            "rule": opened.rule,
+            "text_fingerprint": opened.fingerprint,
+            **job.facts(),
+            "init": str(base.path.resolve()) if base else None,
+            "given": asked,
+        }
+        write_atomically(folder / "data.json", json.dumps(record, indent=1))
+        save_config(config, folder / "config.yaml")  # last: it is what makes the folder a run
+        world.tell("begun", "new")
+        shared_name(world, "checkpoint", None)
+        return _fit(folder, config, model, job, display, device, world)
+
+
+def _holds_something(folder: Path) -> bool:
+    return folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
+
+
+def refuse_existing(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file; a run needs a folder. Choose another --out.")
+    if _holds_something(folder):
+        raise RunError(
+            f"{folder} exists already. Continue it with --resume, choose another --out, or remove it."
+        )
+
+
+def _make_model(
+    config: Config, device: torch.device, base: Run | None, world: World, display: Display | None = None
+) -> nn.Module:
+    """The model at its start: drawn from the seed, or another run's; frozen where asked.
+
+    One that is to be divided among processes waits in memory, where it need not fit a device.
+    """
+    torch.manual_seed(config.training.seed)
+    divided = world.size > 1 and config.training.parallel == "fsdp"
+    model = make_model(config.task, config.model).to("cpu" if divided else device)
+    if base is not None and base.config.task == config.task:
+        load_weights(model, base.path / "model.safetensors")
+    elif base is not None:
+        new = load_matching(model, base.path / "model.safetensors")
+        if display is not None:
+            display.note(f"From {base.path}: all weights but {', '.join(new) or 'none'}, which are new.")
+    freeze(model, config.training.freeze)
+    return model
+
+
+def _fit(
+    folder: Path,
+    config: Config,
+    model: nn.Module,
+    job: Job,
+    display: Display,
+    device: torch.device,
+    world: World,
+    checkpoint: Path | None = None,
+) -> Run:
+    """Train the model and write down how it ended."""
+    hooks = Hooks(
+        evaluate=lambda: job.evaluate(model, config, "valid", full=False),
+        sample=lambda: job.sample(model, config),
+        display=display,
+    )
+    task = job.task(model, config)
+    width = config.model.width
+    trainer = Trainer(model, task, config.training, folder, hooks, device=device, width=width, world=world)
+    trainer.settings = flatten(config.model_dump(mode="json"))
+    if checkpoint is not None:
+        refuse_changed(checkpoint, trainer.settings)
+        trainer.resume(checkpoint)
+        done = trainer.progress.step >= config.training.steps
+        display.note(
+            f"{folder} is complete: {trainer.progress.step} steps were done before."
+            if done
+            else f"Continuing {folder} after step {trainer.progress.step}."
+        )
+    progress = trainer.run()
+    if not world.leads:
+        world.hear("finished")
+        return Run(folder, device=str(device))
+    run = Run(folder, device=str(device))
+    valid, floor = job.evaluate(run.model, config, "valid"), job.floor("valid")
+    name, value, more = valid.score
+    result = {
+        "valid": valid.as_dict(),
+        "summary": valid.summary(),
+        "score": {"name": name, "value": value, "more_is_better": more},
+        "floor": {name: found.as_dict() for name, found in floor.items()},
+        "floor_scores": {name: found.score[1] for name, found in floor.items()},
+        "unknown_share": job.unknown_share("valid"),
+        "best_step": progress.best_step,
+        "steps": progress.step,
+        "tokens": progress.tokens,
+        "seconds": round(progress.seconds, 2),
+        "tokens_per_second": round(progress.tokens / max(progress.seconds, 1e-9), 1),
+        "parameters": parameter_count(model),
+        "operations_per_token": operations_per_token(model, config.model.context),
+        "frozen": sum(p.numel() for p in model.parameters() if not p.requires_grad),
+        "environment": trainer.environment,
+    }
+    write_atomically(folder / "result.json", json.dumps(result, indent=1))
+    with writing(folder):
+        plot_losses(folder / "metrics.jsonl", f"{folder.name}: {parameter_count(model):,} parameters")
+    world.tell("finished", "")
+    return run
+
+
+def _resume(folder: Path, given: Settings, display: Display, world: World) -> Run:
+    """Go on with a run as it was begun, from its newest checkpoint."""
+    if Run(folder).data.get("imported"):
+        raise RunError(
+            f"{folder} was imported and has nothing to resume. Train from it: --init {folder} --out …"
+        )
+    with locked(folder):
+        config = continued_config(folder, given)
+        check_division(config.training.model_dump(), world.size)
+        world.tell("begun", "before")
+        return _go_on(folder, config, display, world)
+
+
+def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
+    """What a run directory holds, trained on; of several processes all but the first come here at once."""
+    opened = JOBS[config.task].open(config.data)
+    recorded = json.loads((folder / "data.json").read_text(encoding="utf-8"))
+    if opened.fingerprint != recorded["text_fingerprint"]:
+        named = opened.name if config.data.mix else config.data.source
+        raise RunError(
+            f"the text of {named} is not the one {folder} was begun with: its fingerprint is "
+            f"{opened.fingerprint[:12]}…, then it was {recorded['text_fingerprint'][:12]}…. "
+            "Restore the text, or start a new run."
+        )
+    path = folder / "tokenizer.json"
+    tokenizer = None if config.model.patch and not path.is_file() else load_tokenizer(path)
+    refuse_other_tokenizer(folder, tokenizer, recorded.get("tokenizer_fingerprint"))
+    job = JOBS[config.task](opened, tokenizer, config.data)
+    checkpoint = None
+    if world.leads:
+        checkpoint = latest_checkpoint(folder / "checkpoints", lambda t: display.note(f"Warning: {t}."))
+        if checkpoint is None and (folder / "metrics.jsonl").is_file():
+            display.note(f"Warning: {folder} holds no checkpoint, so training begins at step 1.")
+    checkpoint = shared_name(world, "checkpoint", checkpoint)
+    base = Run(recorded["init"]) if recorded.get("init") and checkpoint is None else None
+    device = choose_device(config.training.device, world.local)
+    model = _make_model(config, device, base, world)
+    return _fit(folder, config, model, job, display, device, world, checkpoint)

@@ -1,0 +1,120 @@
+"""What the jobs on examples share: they are read into memory and turned into ids, split by split."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from copy import copy
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from glassformer.config.schema import Config, DataConfig, Settings
+from glassformer.core.errors import DataError, UsageError
+from glassformer.data.datasets import open_examples
+from glassformer.data.examples import Example, Examples, label_names
+from glassformer.data.shard_writer import Progress
+from glassformer.data.shards import tokenizer_fingerprint
+from glassformer.objectives.objective import Again
+from glassformer.tasks.task import Job
+from glassformer.tokenizers.bpe_tokenizer import BPE
+from glassformer.tokenizers.tokenizer import Tokenizer
+
+LEAST_EXAMPLES = 8
+
+
+class ExamplesJob(Job):
+    source: Examples
+    _cut: Callable[[str], list[int]] | None = None  # another way to cut text than the tokenizer's
+
+    def __init__(
+        self, source: Any, tokenizer: Tokenizer | None, data: DataConfig, progress: Progress = lambda _: None
+    ):
+        self.source, self.tokenizer = source, tokenizer
+        self.labels = data.labels or self._labels()
+        self._encoded: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+
+    @classmethod
+    def open(cls, data: DataConfig) -> Examples:
+        return open_examples(data.source, cls.name, data.target, data.valid, data.test)
+
+    def _labels(self) -> list[str]:
+        """Those of all splits: a rare one may be missing in training, and is then never said."""
+        self.source.require("train", LEAST_EXAMPLES)
+        return label_names(e for examples in self.source.splits.values() for e in examples)
+
+    @abstractmethod
+    def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
+        """An example in numbers: input and output."""
+
+    def encoded(self, split: str, context: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """All examples of a split, cut to what the model can see."""
+        if split not in self._encoded:
+            self._encoded[split] = [self.encode(e) for e in self.source.require(split)]
+        return [(x[:context], y[:context] if y.ndim else y) for x, y in self._encoded[split]]
+
+    def warnings(self, config: Config, split: str) -> list[str]:
+        lengths = [max(len(x), y.size) for x, y in self.encoded(split, 1 << 30)]
+        cut = sum(n > config.model.context for n in lengths)
+        if not cut:
+            return []
+        return [
+            f"{cut} of {len(lengths)} examples in {split} are longer than model.context "
+            f"{config.model.context} and are cut there"
+        ]
+
+    def check(self, config: Config) -> None:
+        for split in ("train", "valid"):
+            self.encoded(split, config.model.context)
+
+    def ids(self, text: str) -> list[int]:
+        assert self.tokenizer is not None
+        return self._cut(text) if self._cut else self.tokenizer.encode(text)
+
+    def again(self, dropout: float, context: int) -> Again | None:
+        """How a training example is cut anew each time it is seen: BPE-dropout."""
+        if not dropout:
+            return None
+        tokenizer = self.tokenizer
+        if not isinstance(tokenizer, BPE):
+            raise UsageError(
+                "training.merge_dropout leaves out merges of byte-pair encoding: tokenizer.kind bpe"
+            )
+        examples = self.source.require("train")
+
+        def cut(row: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+            job, random = copy(self), Random(seed)
+            job._cut = lambda text: tokenizer.sample(text, dropout, random)
+            x, y = job.encode(examples[row])
+            return x[:context], y[:context] if y.ndim else y
+
+        return cut
+
+    @property
+    def mark(self) -> int:
+        if self.tokenizer is None or self.tokenizer.end_of_text is None:
+            raise DataError("this tokenizer has no end-of-text mark, which begins every sequence here")
+        return self.tokenizer.end_of_text
+
+    def settings(self) -> Settings:
+        """The longest training example decides how much a model must be able to see."""
+        self.source.require("train", LEAST_EXAMPLES)
+        if not self.source.splits.get("valid"):
+            raise DataError(
+                f"{self.source.name}: no examples to validate on. Give more, or set data.valid higher."
+            )
+        vocab = {} if self.tokenizer is None else {"vocab": len(self.tokenizer)}
+        labels = {"labels": len(self.labels)} if self.labels else {}
+        return {"model": {**vocab, **labels}, "data": {"labels": self.labels}}
+
+    def lengths(self) -> np.ndarray:
+        """How long the sequences of the training split are, the longer side of each."""
+        return np.array([max(len(x), y.size) + 1 for x, y in self.encoded("train", 1 << 30)])
+
+    def describe(self) -> str:
+        counts = ", ".join(f"{len(e):,} {split}" for split, e in self.source.splits.items())
+        kinds = f", {len(self.labels)} labels" if self.labels else ""
+        return f"{self.source.name}, {counts}{kinds} ({self.source.rule})"
+
+    def facts(self) -> dict[str, Any]:
+        seal = {"tokenizer_fingerprint": tokenizer_fingerprint(self.tokenizer)} if self.tokenizer else {}
+        return {**seal, "examples": {split: len(e) for split, e in self.source.splits.items()}}

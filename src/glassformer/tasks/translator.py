@@ -1,0 +1,97 @@
+"""Translation: sentence pairs, one vocabulary for both sides, beam search, BLEU."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from glassformer.config.schema import Config
+from glassformer.data.examples import Example, Examples
+from glassformer.evaluation.bleu import (
+    Translation,
+    corpus_bleu,
+    evaluate_translation,
+    sentence_scores,
+)
+from glassformer.evaluation.error_analysis import Mistakes, translation_mistakes
+from glassformer.evaluation.result import Result
+from glassformer.generation.beam import Hypothesis
+from glassformer.generation.seq2seq import translate_ids
+from glassformer.models.model import EncoderDecoder
+from glassformer.objectives.objective import Task
+from glassformer.objectives.translation import Translating
+from glassformer.tasks.examples import ExamplesJob
+
+
+class TranslateJob(ExamplesJob):
+    name = "translate"
+    options = ("beams", "strength", "progress")
+
+    @staticmethod
+    def texts(source: Examples, limit: int | None = None) -> Iterator[str]:
+        """Both sides: one vocabulary for two languages (joint BPE)."""
+        return (f"{side}\n" for pair in source.require("train") for side in pair)
+
+    def _labels(self) -> list[str]:
+        return []
+
+    def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
+        source, target = (np.array(self.ids(text), np.int64) for text in example)
+        return source, target
+
+    def _task(self, split: str, context: int, **options: Any) -> Translating:
+        sources, targets = zip(*self.encoded(split, context - 1), strict=True)  # the mark needs a place too
+        return Translating(sources, targets, self.mark, **options)
+
+    def task(self, model: nn.Module, config: Config) -> Task:
+        t = config.training
+        again = self.again(t.merge_dropout, config.model.context - 1)
+        options = {"batch": t.batch, "seed": t.seed, "hidden": t.token_dropout, "again": again}
+        return self._task("train", config.model.context, **options)
+
+    def evaluate(
+        self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
+    ) -> Translation:
+        """Options: beams, strength (of the length penalty), progress (called with numbers of sentences)."""
+        assert isinstance(model, EncoderDecoder)
+        task = self._task(split, config.model.context)
+        examples = self.source.require(split)
+
+        def translate() -> list[str]:
+            found = self.translate(model, config, [source for source, _ in examples], **options)
+            return [text for ((text, _), *_) in found]
+
+        references = [target for _, target in examples]
+        return evaluate_translation(model, task, split, references, translate if full else None)
+
+    def translate(
+        self, model: EncoderDecoder, config: Config, texts: list[str], **options: Any
+    ) -> list[list[tuple[str, Hypothesis]]]:
+        """For each text its translations, best first."""
+        assert self.tokenizer is not None
+        sources = [np.array(self.ids(t), np.int64)[: config.model.context - 1] for t in texts]
+        found = translate_ids(model, sources, self.mark, **options)
+        return [[(self.tokenizer.decode(h.ids, specials=False), h) for h in best] for best in found]
+
+    def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
+        assert isinstance(model, EncoderDecoder)
+        sources, references = zip(*self.source.require(split), strict=True)
+        found = [best[0][0] for best in self.translate(model, config, list(sources), **options)]
+        return translation_mistakes(sources, references, found, sentence_scores(found, references))
+
+    def sample(self, model: nn.Module, config: Config) -> str | None:
+        assert isinstance(model, EncoderDecoder)
+        sources = [source for source, _ in self.source.require("valid")[:3]]
+        found = self.translate(model, config, sources, beams=1)
+        return "\n".join(f"{s} → {best[0][0]}" for s, best in zip(sources, found, strict=True))
+
+    def floor(self, split: str) -> dict[str, Result]:
+        """The source as it is: what is the same in both languages."""
+        examples = self.source.require(split)
+        bleu, signature = corpus_bleu(*zip(*examples, strict=True))
+        same = sum(a == b for a, b in examples) / len(examples)
+        nothing = float("nan")
+        return {
+            "the source itself": Translation(split, nothing, nothing, 0, bleu, signature, same, len(examples))
+        }

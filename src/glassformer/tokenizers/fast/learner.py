@@ -1,0 +1,150 @@
+"""Pieces counted on all cores, merges learned from the counts.
+
+Every worker counts into a table of its own. After each round of batches the tables are joined, and if the
+distinct pieces have become too many, the rarest are dropped: memory stays bounded, and what is missing is
+reported. Rounds are counted in batches, so the result does not depend on the number of threads.
+"""
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, islice
+
+import numpy as np
+
+from glassformer.core.errors import TokenizerError
+from glassformer.tokenizers.fast import was_compiled
+from glassformer.tokenizers.fast.feed import Batch, cores, in_order, to_count, workers
+from glassformer.tokenizers.fast.kernels import learn as rows
+from glassformer.tokenizers.fast.kernels import words as tables
+from glassformer.tokenizers.fast.kernels.words import Words
+from glassformer.tokenizers.patterns import Splitter
+
+Progress = Callable[[int], None]
+ROUND = 512  # batches
+PIECE_BYTES = 40  # that a piece may have on average when there are as many as may be
+
+
+@dataclass
+class Counted:
+    """Distinct pieces, one after the other, with their lengths and counts."""
+
+    pieces: np.ndarray  # uint8
+    lengths: np.ndarray  # int32
+    counts: np.ndarray  # int64
+    dropped: int = 0  # what is missing in the counts, for want of memory
+
+
+def count_pieces(
+    texts: Iterable[tuple[bytes, int]],
+    splitter: Splitter,
+    most: int,
+    threads: int | None = None,
+    progress: Progress = lambda _: None,
+) -> Counted:
+    """Count the pieces of (text, weight) pairs; `most` distinct ones are held, the most frequent."""
+    assert splitter.automaton is not None
+    automaton = splitter.automaton
+    threads = threads or cores()
+    batches = to_count(texts, splitter)
+    words, dropped = tables.new_words(), 0
+    found: dict[int, Words] = {}  # the table of each worker, for a round
+
+    def work(batch: Batch) -> None:
+        own = found.get(threading.get_ident()) or tables.new_words()
+        place = np.array([0, batch.bounds[0]])
+        arrays = (batch.data, batch.bounds, place, automaton, batch.weight)
+        while (end := tables.count_texts(*arrays, own)) == tables.FULL:
+            own = tables.grown(own, longest=int(batch.bounds[-1] - place[1]))
+        found[threading.get_ident()] = own
+        if end == tables.STUCK:
+            raise splitter.reads_too_far()
+        progress(len(batch.data))
+
+    with workers(threads) as pool:
+        for first in batches:
+            found.clear()
+            for _ in in_order(pool, work, chain([first], islice(batches, ROUND - 1)), waiting=2 * threads):
+                pass
+            for own in found.values():
+                words = _absorbed(words, own) if words.used[0] else own
+            words, rare = _pruned(words, most)
+            dropped += rare
+    was_compiled()
+    count, size = (int(n) for n in words.used)
+    lengths, counts = words.records[:count, tables.LENGTH], words.records[:count, tables.VALUE]
+    result = Counted(words.arena[:size].copy(), lengths.astype(np.int32), counts.copy(), dropped)
+    del words, lengths, counts
+    found.clear()
+    _return_memory()
+    return result
+
+
+def _return_memory() -> None:
+    """Where the C library keeps what the workers' tables took, have it given back before learning begins."""
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _absorbed(words: Words, other: Words, keep: np.ndarray | None = None) -> Words:
+    """`words` with the pieces of another table."""
+    keep = np.ones(other.used[0], np.bool_) if keep is None else keep
+    first = 0
+    while (first := tables.absorb(words, other, first, keep)) < len(keep):
+        words = tables.grown(words, longest=int(other.records[first, tables.LENGTH]))
+    return words
+
+
+def _pruned(words: Words, most: int) -> tuple[Words, int]:
+    """The `most` frequent pieces, of equal ones those with the smaller key, and what that leaves out.
+
+    Long pieces cost more: there is room for forty bytes of each.
+    """
+    records = words.records[: words.used[0]]
+    if len(records) <= most and words.used[1] <= PIECE_BYTES * most:
+        return words, 0
+    counts, lengths = records[:, tables.VALUE], records[:, tables.LENGTH]
+    order = np.lexsort((records[:, tables.KEY], -counts))[:most]
+    keep = np.zeros(len(records), np.bool_)
+    keep[order[np.cumsum(lengths[order]) <= PIECE_BYTES * most]] = True
+    return _absorbed(tables.new_words(), words, keep), int(counts[~keep].sum())
+
+
+def counted(pieces: dict[bytes, int], dropped: int = 0) -> Counted:
+    """Pieces that were counted elsewhere."""
+    lengths = np.array([len(p) for p in pieces], np.int32)
+    data = np.frombuffer(b"".join(pieces), np.uint8)
+    return Counted(data, lengths, np.array(list(pieces.values()), np.int64), dropped)
+
+
+def learn(
+    counted: Counted,
+    entries: Sequence[bytes],
+    wanted: int,
+    least: int,
+    given: Sequence[tuple[int, int]] = (),
+    progress: Progress = lambda _: None,
+) -> list[tuple[int, int]]:
+    """`learn_merges` of bpe.py. Now and then it returns to Python, for Ctrl-C and the progress bar."""
+    if 3 * (len(counted.pieces) + len(counted.lengths) + 1) > np.iinfo(np.int32).max:
+        raise TokenizerError(
+            "the distinct pieces of this text do not fit: learn from a part of it, or split it more finely"
+        )
+    byte_ids = np.zeros(256, np.int32)
+    byte_ids[[entry[0] for entry in entries]] = np.arange(256)
+    row = rows.new_row(
+        counted.pieces, counted.lengths, counted.counts, byte_ids, wanted, 1 if given else least
+    )
+    for left, right in given[:wanted]:
+        while not rows.merge_given(row, left, right):
+            row = rows.roomier(row)
+    more = rows.FULL
+    while more != rows.NO_MORE and row.used[rows.MERGES] < wanted:
+        before = int(row.used[rows.MERGES])
+        more = rows.merge_on(row, min(wanted, before + 256), least)
+        if more == rows.FULL:
+            row = rows.roomier(row)
+        progress(int(row.used[rows.MERGES]) - before)
+    return [(int(a), int(b)) for a, b in row.merges[: row.used[rows.MERGES]]]

@@ -1,0 +1,93 @@
+"""The one way to a tokenizer: learned from text by the name of its kind, or read from a file."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from glassformer.core.errors import TokenizerError
+from glassformer.tokenizers.bpe_tokenizer import BPE
+from glassformer.tokenizers.counting import FORMS
+from glassformer.tokenizers.formats import normal_form, to_signs
+from glassformer.tokenizers.pairs import Pairs
+from glassformer.tokenizers.tokenizer import END_OF_TEXT, Byte, Tokenizer
+from glassformer.tokenizers.vocabulary import Char, Word
+
+
+def train_tokenizer(
+    kind: str,
+    texts: Iterable[Any],
+    vocab: int,
+    pattern: str = "gpt4",
+    specials: Sequence[str] = (END_OF_TEXT,),
+    **options: Any,
+) -> Tokenizer:
+    """Learn a tokenizer of at most `vocab` entries; bytes need no learning.
+
+    `texts` are strings, for BPE also (text, weight); `options` are its other ones: see `BPE.train`.
+    """
+    makers: dict[str, Callable[[], Tokenizer]] = {
+        "byte": lambda: Byte(specials),
+        "char": lambda: Char.train(texts, vocab, specials),
+        "word": lambda: Word.train(texts, vocab, specials),
+        "pairs": lambda: Pairs.train(texts, vocab, specials),
+        "bpe": lambda: BPE.train(texts, vocab, pattern=pattern, specials=specials, **options),
+    }
+    return makers[kind]()
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Read a `tokenizer.json`, ours or another's of the same kinds."""
+    path = Path(path)
+    if path.is_dir():  # a run, or a folder of Hugging Face's
+        path /= "tokenizer.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        _refuse_unknown_features(content)
+        tokenizer = _class_of(content).from_json(content)
+        stated = {t["content"]: t["id"] for t in content["added_tokens"] if t.get("special")}
+    except FileNotFoundError:
+        raise TokenizerError(
+            f"there is no tokenizer file '{path}'. Make one: glassformer tokenizer train TEXT --out {path}"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = str(error).splitlines()[0][:120] if isinstance(error, ValueError) else repr(error)
+        raise TokenizerError(f"{path} is not a tokenizer.json that can be read: {why}") from None
+    if stated != tokenizer.specials:
+        raise TokenizerError(f"{path}: its special tokens do not stand at the end of the vocabulary")
+    return tokenizer
+
+
+def _refuse_unknown_features(content: dict[str, Any]) -> None:
+    """What would change the ids and is not done here must not be passed over."""
+    model, pre = content["model"], content.get("pre_tokenizer") or {}
+    steps = pre.get("pretokenizers", [pre])
+    features = {
+        "a normalizer": content.get("normalizer") and normal_form(content) not in FORMS,
+        "add_prefix_space": any(step.get("add_prefix_space") for step in steps),
+        "ignore_merges": model.get("ignore_merges"),
+        "byte_fallback": model.get("byte_fallback"),
+        "a prefix or suffix of subwords": model.get("continuing_subword_prefix")
+        or model.get("end_of_word_suffix"),
+        "added tokens that are not special": model["type"] == "BPE"
+        and any(not t.get("special") for t in content["added_tokens"]),
+        "ids with gaps": sorted({*model["vocab"].values(), *(t["id"] for t in content["added_tokens"])})
+        != list(range(len({*model["vocab"], *(t["content"] for t in content["added_tokens"])}))),
+    }
+    found = [name for name, there in features.items() if there]
+    if found:
+        raise TokenizerError(f"this tokenizer uses {', '.join(found)}, which is not supported here")
+
+
+def _class_of(content: dict[str, Any]) -> type[Tokenizer]:
+    """Which kind a document is: the model's type, and for word lists the pattern that cuts them."""
+    model = content["model"]
+    if model["type"] == "BPE":
+        plain = {to_signs(bytes([b])): b for b in range(256)}
+        return Byte if not model["merges"] and model["vocab"] == plain else BPE
+    if model["type"] == "WordLevel":
+        pattern = content["pre_tokenizer"]["pattern"]["Regex"]
+        for kind in (Char, Word, Pairs):
+            if kind.pattern == pattern:
+                return kind
+    raise TokenizerError(f"tokenizers of type {model['type']!r} are not supported here")

@@ -1,0 +1,152 @@
+"""Does this machine compute what it should? A fixed model on its device, beside the same in double precision.
+
+A backend that is silently wrong does not crash; it trains badly. So a small model goes forward, backward, one
+step and through a generation on the device that would be chosen, and every result is compared with that of a
+CPU in float64. Then the same in the other number types, and compiled.
+"""
+
+import copy
+import os
+import platform
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from glassformer.config.schema import ModelConfig
+from glassformer.core.errors import GlassformerError
+from glassformer.core.files import cache_dir
+from glassformer.generation.engine import generate
+from glassformer.models.transformer import Decoder
+from glassformer.training.device import Precision, choose_device
+
+LIMITS = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}  # of the largest value
+PACKAGES = ("glassformer", "torch", "numpy", "numba", "safetensors", "regex")
+
+
+@dataclass
+class Check:
+    name: str
+    passed: bool
+    found: str  # how far off it is, or why it could not be done
+
+
+def facts(device: torch.device) -> dict[str, str]:
+    """Versions, and what would be chosen here."""
+    found = {"python": platform.python_version(), "system": platform.platform()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    found["device"] = str(device)
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory / 1e9
+        found["gpu"] = f"{torch.cuda.get_device_name(device)}, {memory:.0f} GB, CUDA {torch.version.cuda}"
+    found["cpu"] = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
+    found["precision"] = Precision.choose("auto", device).name
+    found["compiler"] = shutil.which("c++") or "none: torch.compile cannot be used on a CPU"
+    return found
+
+
+def examine(device_name: str = "auto") -> tuple[dict[str, str], list[Check]]:
+    device = choose_device(device_name)
+    model = _model()
+    ids = torch.randint(100, (2, 24), generator=torch.Generator().manual_seed(1))
+    wanted = _results(copy.deepcopy(model).double(), ids)
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        checks = _compare(model, ids, wanted, device, torch.float32)
+        for dtype in (torch.bfloat16, torch.float16):
+            if dtype == torch.bfloat16 or device.type == "cuda":
+                checks += _compare(model, ids, wanted, device, dtype)[:2]
+        checks.append(_compiled(model, ids, wanted, device))
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    return facts(device), [*checks, _cache(), _disk()]
+
+
+def _model() -> Decoder:
+    torch.manual_seed(0)
+    model = Decoder(ModelConfig(layers=2, heads=4, width=64, context=48, vocab=100))
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.05 * torch.randn_like(p))
+    return model.eval()
+
+
+def _results(model: Decoder, ids: Tensor, run: Callable[..., Any] | None = None) -> dict[str, Any]:
+    """Logits, gradients, weights after a step, and the tokens of a greedy generation."""
+    logits = model(ids) if run is None else run(ids)
+    loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten())
+    parameters = list(model.parameters())
+    gradients = torch.autograd.grad(loss, parameters)
+    optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+    for p, g in zip(parameters, gradients, strict=True):
+        p.grad = g
+    optimizer.step()
+    steps = generate(model, ids[:1, :4], 16, lambda scores: scores.argmax(-1))
+    return {
+        "forward": logits.detach(),
+        "backward": torch.cat([g.flatten() for g in gradients]),
+        "a step": torch.cat([p.detach().flatten() for p in parameters]),
+        "a generation": [int(token) for token in steps],
+    }
+
+
+def _compare(
+    model: Decoder, ids: Tensor, wanted: dict[str, Any], device: torch.device, dtype: torch.dtype
+) -> list[Check]:
+    name = str(dtype).removeprefix("torch.")
+    try:
+        found = _results(copy.deepcopy(model).to(device, dtype), ids.to(device))
+    except RuntimeError as error:  # what a device cannot do it says so; that is a finding
+        return [Check(f"{name}", False, str(error).splitlines()[0])]
+    checks: list[Check] = []
+    for what, value in wanted.items():
+        if isinstance(value, Tensor):
+            off = _off(found[what], value)
+            checks.append(Check(f"{name}: {what}", off <= LIMITS[dtype], f"off by {off:.1e}"))
+        else:
+            same = found[what] == value
+            checks.append(Check(f"{name}: {what}", same, "the same tokens" if same else "other tokens"))
+    return checks
+
+
+def _compiled(model: Decoder, ids: Tensor, wanted: dict[str, Any], device: torch.device) -> Check:
+    if device.type == "cpu" and not shutil.which("c++"):
+        return Check("compiled", True, "left out: there is no C++ compiler")
+    fast = copy.deepcopy(model).to(device)
+    try:
+        found = _results(fast, ids.to(device), torch.compile(fast))
+    except Exception as error:  # whatever the compiler's tools come up with is what is to be reported
+        return Check("compiled", False, f"{type(error).__name__}: {str(error).splitlines()[0][:100]}")
+    off = max(_off(found[what], wanted[what]) for what in ("forward", "backward"))
+    return Check("compiled: forward and backward", off <= LIMITS[torch.float32], f"off by {off:.1e}")
+
+
+def _off(found: Tensor, wanted: Tensor) -> float:
+    """The largest difference, as a share of the largest value; infinite where there is no number."""
+    difference = (found.double().cpu() - wanted).abs().max() / wanted.abs().max()
+    return float(difference) if bool(difference.isfinite()) else float("inf")
+
+
+def _cache() -> Check:
+    try:
+        folder = cache_dir("doctor")
+        (folder / "x").write_bytes(b"x")
+        (folder / "x").unlink()
+    except (OSError, GlassformerError) as error:
+        return Check("cache", False, str(error))
+    return Check("cache", True, str(folder.parent))
+
+
+def _disk() -> Check:
+    free = shutil.disk_usage(os.curdir).free / 1e9
+    return Check("room on the disk here", free > 1, f"{free:.1f} GB")

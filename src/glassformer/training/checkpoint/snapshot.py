@@ -1,0 +1,126 @@
+"""What there is to save: a copy of the state of a run as it is after a step, while training goes on."""
+
+import json
+import platform
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from glassformer.training.checkpoint.weights import state_of
+from glassformer.training.optim import fast_type
+from glassformer.training.parallel.layout import lies_apart, own_rows
+from glassformer.training.parallel.world import World
+
+FORMAT_VERSION = 1
+OFFSETS = "DCP_SHARDING_INFO"  # where PyTorch's distributed checkpoints look for them
+
+
+@dataclass
+class Progress:
+    """How far a run has come."""
+
+    step: int = 0  # updates done
+    tokens: int = 0  # read in training
+    seconds: float = 0.0  # of training, over all its sittings
+    best: float | None = None  # lowest criterion on validation data: loss, or error rate
+    best_step: int = 0
+    since_best: int = 0  # evaluations without a gain worth mentioning
+    skipped: int = 0  # fp16 overflows in a row
+    scaler: dict[str, Any] = field(default_factory=dict)  # loss scaling under fp16
+    rollbacks: int = 0  # times training broke and went back
+    lr_scale: float = 1.0  # what they left of the learning rate
+
+
+@dataclass
+class Held:
+    """One file to be."""
+
+    tensors: dict[str, Tensor]
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Snapshot:
+    """The files that this process writes of a checkpoint; `number`: of this save, where others take part."""
+
+    step: int
+    files: dict[str, Held]
+    state: dict[str, Any]
+    number: int | None = None
+
+
+def environment(
+    device: torch.device, compiled: bool, precision: str, layout: str = "one", processes: int = 1
+) -> dict[str, Any]:
+    """What else bit-identical arithmetic depends on."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "muon": str(fast_type(device)),
+        "precision": precision,
+        "threads": torch.get_num_threads(),
+        "compiled": compiled,
+        "layout": layout,
+        "processes": processes,
+    }
+
+
+def take_snapshot(
+    model: nn.Module,
+    optimizers: list[Optimizer],
+    progress: Progress,
+    environment: dict[str, Any],
+    carried: dict[str, Tensor],
+    world: World,
+    number: int = 0,
+    settings: dict[str, Any] | None = None,
+) -> Snapshot:
+    """A copy in memory: what training does next does not reach it."""
+    weights, moments = state_of(model), optimizer_state(model, optimizers)
+    files: dict[str, Held] = {}
+    if any(lies_apart(t) for t in weights.values()):
+        files[f"shard-{world.rank + 1:05d}-of-{world.size:05d}.safetensors"] = _rows(weights | moments, world)
+    elif world.leads:
+        files["model.safetensors"] = Held({n: _copy(t) for n, t in weights.items()})
+        files["optimizer.safetensors"] = Held({n: _copy(t) for n, t in moments.items()})
+    own = "carried.safetensors" if world.size == 1 else f"carried-{world.rank + 1:05d}.safetensors"
+    files[own] = Held({n: _copy(t) for n, t in carried.items()})
+    state = {
+        "format_version": FORMAT_VERSION,
+        "progress": asdict(progress),
+        "environment": environment,
+        "settings": settings or {},
+    }
+    return Snapshot(progress.step, files, state, number if world.size > 1 else None)
+
+
+def optimizer_state(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:
+    """The optimizers' tensors by <optimizer>.<parameter>.<key>."""
+    names = {id(p): n for n, p in model.named_parameters()}
+    return {
+        f"{i}.{names[id(p)]}.{key}": value
+        for i, optimizer in enumerate(optimizers)
+        for p, state in optimizer.state.items()
+        for key, value in state.items()
+    }
+
+
+def _rows(tensors: dict[str, Tensor], world: World) -> Held:
+    """The rows that lie here, and where they belong; what every process has, the leader holds."""
+    held: dict[str, Tensor] = {}
+    places: dict[str, dict[str, list[int]]] = {}
+    for name, tensor in tensors.items():
+        rows, first = own_rows(tensor)
+        if (lies_apart(tensor) or world.leads) and (rows.numel() or not tensor.numel()):
+            held[name] = _copy(rows)
+            places[name] = {"saved_offsets": [first, *(0 for _ in rows.shape[1:])][: rows.ndim]}
+    return Held(held, {OFFSETS: json.dumps(places)})
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True)

@@ -1,0 +1,235 @@
+"""Examples from files of every kind, and those that are made here."""
+
+import datetime
+import gzip
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glassformer.core.errors import DataError, GlassformerError, UsageError
+from glassformer.data import datasets
+from glassformer.data.datasets import open_examples, task_of
+from glassformer.data.download import DataSet, File
+from glassformer.data.examples import divide_examples, label_names
+from glassformer.data.generated import _ordinal, _year, dates, digits, docstrings, pycode
+from glassformer.data.tables import own_examples, read_examples
+from tests.data.test_sources import server  # noqa: F401
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.tsv", 'good "film"\t1\nbad film\t0\n'),
+        ("a.tsv", 'label\ttext\n1\tgood "film"\n0\tbad film\n'),
+        ("a.csv", 'text,label\n"good ""film""",1\nbad film,0\n'),
+        ("a.csv", '\ufefftext,label\n"good ""film""",1\nbad film,0'),
+        ("a.jsonl", '{"text": "good \\"film\\"", "label": 1}\n\n{"sentence": "bad film", "label": "0"}\n'),
+    ],
+)
+def test_labelled_texts_are_read_from_tables(tmp_path: Path, name: str, text: str) -> None:
+    found = read_examples(write(tmp_path / name, text), "classify", None)
+    assert found == [('good "film"', "1"), ("bad film", "0")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.txt", "the DET\ncat NOUN\n\nruns VERB\n"),
+        ("a.conll", "the\tx\tDET\ncat\ty\tNOUN\n\n\nruns\tz\tVERB"),
+        (
+            "a.jsonl",
+            '{"words": ["the", "cat"], "tags": ["DET", "NOUN"]}\n{"tokens": ["runs"], "tags": ["VERB"]}',
+        ),
+    ],
+)
+def test_tagged_words_are_read(tmp_path: Path, name: str, text: str) -> None:
+    found = read_examples(write(tmp_path / name, text), "tag", None)
+    assert found == [(["the", "cat"], ["DET", "NOUN"]), (["runs"], ["VERB"])]
+
+
+def test_parallel_texts_are_read_line_by_line(tmp_path: Path) -> None:
+    one = write(tmp_path / "a.en", "one\n\ntwo\n")
+    other = write(tmp_path / "a.de", "eins\n\nzwei\n")
+    assert read_examples(one, "translate", str(other)) == [("one", "eins"), ("two", "zwei")]
+    assert read_examples(write(tmp_path / "a.tsv", "one\teins\n"), "translate", None) == [("one", "eins")]
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "text", "message"),
+    [
+        ("classify", "a.tsv", "good film\t1\nbad film\n", r"line 2: expected 2 columns, found 1"),
+        ("classify", "a.tsv", "only a text\n", r"expected two columns, text and label"),
+        ("classify", "a.jsonl", '{"text": "x"}\n', r"line 1: expected a JSON object"),
+        ("classify", "a.jsonl", "no json\n", r"line 1: expected a JSON object"),
+        ("classify", "a.txt", "text\n", r"expected .tsv, .csv or .jsonl"),
+        ("tag", "a.txt", "the DET\ncat\n", r"line 2: expected a word and its tag"),
+        ("tag", "a.jsonl", '{"words": ["a"], "tags": []}', r"as many tags as words"),
+        ("translate", "a.en", "one\n", r"other language is missing.*--target"),
+        ("classify", "a.tsv", "", r"is empty"),
+        ("classify", "a.tsv", "\n\n", r"holds no examples"),
+        ("classify", "a.tsv", "1\tgood film\tyes\n", r"3 columns and no header"),
+        ("classify", "a.csv", "label,content\n1,good film\n", r"its header names label, but none of text"),
+        ("classify", "a.csv", "comment,rating\n" + "a,1\nb,0\n" * 9, r"looks like a header"),
+    ],
+)
+def test_wrong_tables_are_named_with_the_line(
+    tmp_path: Path, task: str, name: str, text: str, message: str
+) -> None:
+    with pytest.raises(GlassformerError, match=message):
+        read_examples(write(tmp_path / name, text), task, None)
+
+
+def test_only_new_lines_end_a_line(tmp_path: Path) -> None:
+    """Python's splitlines would also cut at U+2028 and U+0085, which are part of some texts."""
+    text = json.dumps({"text": "a\u2028b", "label": "x"}, ensure_ascii=False)
+    assert read_examples(write(tmp_path / "a.jsonl", text), "classify", None) == [("a\u2028b", "x")]
+    one, other = write(tmp_path / "a.en", "a\x85b\nc\n"), write(tmp_path / "a.de", "d\ne\n")
+    assert read_examples(one, "translate", str(other)) == [("a\x85b", "d"), ("c", "e")]
+
+
+def test_a_document_may_be_a_cell(tmp_path: Path) -> None:
+    long = "word " * 60_000
+    found = read_examples(write(tmp_path / "a.tsv", f"{long}\t1\n"), "classify", None)
+    assert found == [(long.strip(), "1")]
+
+
+def test_parallel_texts_of_unequal_length_are_refused(tmp_path: Path) -> None:
+    one, other = write(tmp_path / "a.en", "one\ntwo\n"), write(tmp_path / "a.de", "eins\n")
+    with pytest.raises(DataError, match=r"has 2 lines and .* has 1"):
+        read_examples(one, "translate", str(other))
+
+
+def test_equal_inputs_fall_into_one_split() -> None:
+    examples = [(f"text {i % 100}", str(i)) for i in range(1000)]
+    splits, _ = divide_examples(examples, 0.2, 0.2)
+    inputs = {split: {given for given, _ in found} for split, found in splits.items()}
+    assert all(len(found) > 50 for found in splits.values())
+    assert not inputs["train"] & inputs["valid"] and not inputs["train"] & inputs["test"]
+
+
+def test_a_folder_names_its_splits(tmp_path: Path) -> None:
+    for name, text in (("train", "a\t0\nb\t1\n"), ("dev", "c\t1\n"), ("test", "d\t0\n")):
+        write(tmp_path / f"{name}.tsv", text)
+    found = own_examples(str(tmp_path), "classify", None, 0.1, 0.1)
+    assert {split: len(e) for split, e in found.splits.items()} == {"train": 2, "valid": 1, "test": 1}
+    (tmp_path / "train.tsv").unlink()
+    with pytest.raises(DataError, match="expected a file named train"):
+        own_examples(str(tmp_path), "classify", None, 0.1, 0.1)
+
+
+def test_labels_are_sorted_numbers_by_value() -> None:
+    assert label_names([("", "10"), ("", "9"), ("", "b"), ("", "a")]) == ["9", "10", "a", "b"]
+    assert label_names([([], ["B", "A"]), ([], ["C"])]) == ["A", "B", "C"]
+
+
+def test_no_spelling_of_a_held_out_date_is_trained_on() -> None:
+    splits = dates().splits
+    seen = {split: {iso for _, iso in found} for split, found in splits.items()}
+    assert not seen["train"] & seen["valid"] and not seen["train"] & seen["test"]
+    assert min(len(s) for s in seen.values()) > 400
+    for spelled, iso in splits["test"][:200]:
+        day = datetime.date.fromisoformat(iso)
+        assert day.strftime("%b") in spelled
+        assert str(day.year) in spelled or _year(day.year) in spelled
+        assert str(day.day) in spelled or _ordinal(day.day) in spelled
+
+
+@pytest.mark.parametrize(
+    ("year", "words"),
+    [
+        (1987, "nineteen eighty-seven"),
+        (1900, "nineteen hundred"),
+        (1905, "nineteen oh five"),
+        (2000, "two thousand"),
+        (2007, "two thousand and seven"),
+        (2030, "twenty thirty"),
+    ],
+)
+def test_years_are_spelled_as_people_say_them(year: int, words: str) -> None:
+    assert _year(year) == words
+
+
+def test_ordinals_are_spelled_right() -> None:
+    wanted = {1: "first", 3: "third", 12: "twelfth", 20: "twentieth", 21: "twenty-first", 31: "thirty-first"}
+    assert {n: _ordinal(n) for n in wanted} == wanted
+
+
+def test_what_the_standard_library_gives() -> None:
+    topics = docstrings()
+    assert len(label_names(topics.splits["train"])) == 8
+    assert len(topics.splits["train"]) > 1000
+    code = pycode()
+    words, tags = code.splits["train"][0]
+    assert len(words) == len(tags)
+    assert {"call", "keyword", "method", "variable"} <= set(label_names(code.splits["train"]))
+
+
+def test_an_image_is_cut_into_patches_row_by_row() -> None:
+    pytest.importorskip("sklearn")
+    from sklearn.datasets import load_digits
+
+    patches, label = digits().splits["train"][0]
+    assert patches.shape == (16, 4) and label in "0123456789"
+    images = load_digits().images / 16
+    whole = patches.reshape(4, 4, 2, 2).swapaxes(1, 2).reshape(8, 8)
+    assert any(np.allclose(whole, image) for image in images)
+
+
+def test_a_source_says_what_it_is_for(tmp_path: Path) -> None:
+    assert [task_of(s) for s in ("sst2", "multi30k", "dates", "pycode", "shakespeare", "digits")] == [
+        *("classify", "translate", "translate", "tag", "language", "classify")
+    ]
+    own = write(tmp_path / "a.txt", "text")
+    assert (task_of(str(own)), task_of(str(own), "b.txt")) == ("language", "translate")
+    with pytest.raises(UsageError, match="for the task translate, not classify"):
+        open_examples("dates", "classify", None, 0.1, 0.1)
+    with pytest.raises(DataError, match=r"Did you mean 'sst2'\? Data sets: "):
+        open_examples("sst", "classify", None, 0.1, 0.1)
+
+
+def test_files_of_a_set_are_downloaded_one_by_one(
+    server: tuple[str, Path],  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url, root = server
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("GLASSFORMER_DATA", raising=False)
+    sides = {"en": b"one\ntwo\n", "de": b"eins\nzwei\n"}
+    for side, text in sides.items():
+        (root / f"t.{side}.gz").write_bytes(gzip.compress(text))
+    files = {
+        f"{split} {side}": File(
+            f"{split}.{side}", hashlib.sha256(text).hexdigest(), urls=(f"{url}/t.{side}.gz",)
+        )
+        for split in ("train", "valid")
+        for side, text in sides.items()
+    }
+    made = DataSet("a test", "pairs", (), files, task="translate", rule="as published")
+    monkeypatch.setitem(datasets.DATASETS, "pairs", made)
+    found = open_examples("pairs", "translate", None, 0.1, 0.1)
+    assert found.splits["valid"] == [("one", "eins"), ("two", "zwei")] and found.warnings == []
+    (tmp_path / "cache" / "data" / "pairs" / "train.en").unlink()
+    (root / "t.en.gz").write_bytes(gzip.compress(b"tampered"))
+    with pytest.raises(DataError, match="not the published file"):
+        open_examples("pairs", "translate", None, 0.1, 0.1)
+
+
+def test_the_real_sets_are_as_published(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLASSFORMER_DATA", str(shared_data))
+    for name, task, sizes in (
+        ("sst2", "classify", (6920, 872, 1821)),
+        ("multi30k", "translate", (29000, 1014, 1000)),
+    ):
+        found = open_examples(name, task, None, 0.1, 0.1)
+        assert tuple(len(e) for e in found.splits.values()) == sizes
+        assert found.warnings == []
+    json.dumps(found.splits["test"][0])
