@@ -16,7 +16,7 @@ from glassformer.inspection.cost import peak_memory
 from glassformer.inspection.edits import zero
 from glassformer.inspection.gradients import backward, next_token_loss
 from glassformer.inspection.residual import attribute, decompose
-from glassformer.inspection.trace import see
+from glassformer.inspection.trace import record_trace
 from glassformer.models.tap import Record, off
 from glassformer.models.transformer import Decoder
 
@@ -47,7 +47,7 @@ def costs(model: Decoder, ids: torch.Tensor) -> dict[str, float]:
     kept: dict[str, torch.Tensor] = {}
 
     def record_all() -> None:
-        kept.update(see(model, ids).values)
+        kept.update(record_trace(model, ids).values)
 
     plain = peak_memory(lambda: model(ids), device)
     everything = peak_memory(record_all, device)
@@ -75,12 +75,12 @@ def compiled(model: Decoder, ids: torch.Tensor) -> dict[str, Any]:
 
     counters.clear()
     for head in range(model.config.heads):
-        see(model, ids, sites=("logits",), edits=[zero("1.z", heads=head)], compiled=fast)
+        record_trace(model, ids, sites=("logits",), edits=[zero("1.z", heads=head)], compiled=fast)
     return {"no tap and tap=off, ms": turns, "graphs for a layer's heads": counters["stats"]["unique_graphs"]}
 
 
 def sums(model: Decoder, ids: torch.Tensor) -> dict[str, float]:
-    seen = see(model, ids)
+    seen = record_trace(model, ids)
     _, passed = backward(seen, next_token_loss(ids))
     return {
         "parts → stream": decompose(seen, positions=[0, 1, -1], final=True).error,

@@ -94,12 +94,12 @@ def step_times(rounds: int) -> None:
     from glassformer.config.schema import DataConfig, build
     from glassformer.data.datasets import open_corpus
     from glassformer.runs.autosize import measure_step
-    from glassformer.tasks.language_model import LanguageJob
+    from glassformer.tasks.language_model import LanguageTask
     from glassformer.tokenizers.load import train_tokenizer
 
     corpus = open_corpus("shakespeare")
     tokenizer = train_tokenizer("char", corpus.texts(), 512)
-    job = LanguageJob(corpus, tokenizer, DataConfig())
+    job = LanguageTask(corpus, tokenizer, DataConfig())
     recipe = merge(load_recipe(RECIPE), job.settings())
     nested: Settings = {}
     for key, value in PEER.items():

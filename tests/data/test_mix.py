@@ -16,7 +16,7 @@ from glassformer.config.recipes import parse_overrides
 from glassformer.config.schema import flatten
 from glassformer.core.errors import DataError, RunError, UsageError
 from glassformer.data.batches import PERIOD, Mixed, Windows, shares_of
-from glassformer.data.order import number
+from glassformer.data.order import fold_seed
 from glassformer.data.shards import Blend, Tokens, blend, require
 from tests.data.made_records import made, save
 
@@ -75,7 +75,7 @@ def test_shares_are_exact_and_each_source_is_read_in_its_own_order(weights: list
         for period in (source[:PERIOD], source[PERIOD:]):
             assert abs((period == i).sum() - PERIOD * weight / sum(weights)) < 1
         # The slow way: the windows of the source alone, one after the other.
-        alone = Windows(three(weights).sources[i], 7, number(seed, i + 1))
+        alone = Windows(three(weights).sources[i], 7, fold_seed(seed, i + 1))
         assert (ids[source == i] == alone.read(0, int((source == i).sum()))).all()
     if len(weights) > 1:
         assert (source[:PERIOD] != source[PERIOD:]).any()  # another order in every period

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from glassformer.core.errors import DataError, DiskError
 from glassformer.data import shards as shards_module
 from glassformer.data.batches import Windows
-from glassformer.data.order import number, shuffled
+from glassformer.data.order import fold_seed, shuffled
 from glassformer.data.shards import Tokens, open_shards, require, tokenize
 from glassformer.data.sources import own_corpus
 from glassformer.tokenizers.load import train_tokenizer
@@ -31,7 +31,7 @@ def test_shards_hold_the_text_and_are_made_once(
     splits = open_shards(folder)
     for split, tokens in splits.items():
         ids = tokens.read(0, len(tokens)).tolist()
-        assert ids[0] == tokenizer.end_of_text
+        assert ids[0] == tokenizer.eot_id
         assert tokenizer.decode(ids[1:]) == "".join(corpus.texts(split))
         assert tokens.bytes == corpus.bytes(split)
     index = json.loads((folder / "shards.json").read_text())
@@ -100,7 +100,7 @@ def test_the_shuffle_is_random_enough() -> None:
 
 
 def test_seeds_differ() -> None:
-    seeds = [number(a, b, c) for a in range(5) for b in range(20) for c in range(3)]
+    seeds = [fold_seed(a, b, c) for a in range(5) for b in range(20) for c in range(3)]
     assert len(set(seeds)) == len(seeds)
 
 

@@ -88,7 +88,7 @@ def test_every_checkpoint_holds_what_every_process_wrote(tmp_path: Path) -> None
     code = (
         "import sys, time; from pathlib import Path; import glassformer as gf\n"
         "from tests.faults.ranks import SMALL, start, wait, write_text\n"
-        "from glassformer.training import checkpoint\n"
+        "from glassformer.training.checkpoint import write as checkpoint\n"
         "folder = Path(sys.argv[1]); text = write_text(folder); plain = checkpoint._write_files\n"
         "def write(draft, snapshot):\n"
         "    if any(name.startswith('shard-00001') for name in snapshot.files): time.sleep(0.15)\n"

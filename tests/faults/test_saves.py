@@ -56,7 +56,7 @@ def calls_of_a_save(monkeypatch: pytest.MonkeyPatch, act: Callable[[int, str], N
 
 
 def _save_file() -> Any:
-    from glassformer.training.checkpoint.write import weights as module
+    from glassformer.training.checkpoint import weights as module
 
     return module.save_file
 

@@ -27,13 +27,13 @@ def test_one_beam_is_greedy(name: str) -> None:
         greedy = [int(t) for t in torch.cat(steps)]
         for end in (None, greedy[4]):
             wanted = greedy if end is None else greedy[: greedy.index(end)]
-            (found,) = search(model, prompt, beams=1, tokens=8, end=end, strength=0.7)[0]
+            (found,) = search(model, prompt, beams=1, tokens=8, end=end, length_penalty=0.7)[0]
             assert found.ids == wanted and found.ended == (end is not None)
 
 
 @pytest.mark.parametrize("name", ["transformer", "lstm", "window"])
-@pytest.mark.parametrize("strength", [0.0, 1.0])
-def test_enough_beams_find_the_best_of_all_sequences(name: str, strength: float) -> None:
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_enough_beams_find_the_best_of_all_sequences(name: str, length_penalty: float) -> None:
     """Four tokens, one of which ends: every sequence up to length 3 is scored by itself."""
     model, end, longest = make("language", name, vocab=4, seed=5), 3, 3
     prompt = torch.tensor([[0, 1]])
@@ -44,9 +44,9 @@ def test_enough_beams_find_the_best_of_all_sequences(name: str, strength: float)
             sequence = torch.tensor([[0, 1, *full]])
             logp = model(sequence[:, :-1]).detach().log_softmax(-1)[0, 1:]
             total = sum(float(logp[i, t]) for i, t in enumerate(full))
-            best.append((total / ((5 + len(full)) / 6) ** strength, list(body)))
+            best.append((total / ((5 + len(full)) / 6) ** length_penalty, list(body)))
     best.sort(key=lambda item: -item[0])
-    found = search(model, prompt, beams=64, tokens=longest, end=end, strength=strength)[0]
+    found = search(model, prompt, beams=64, tokens=longest, end=end, length_penalty=length_penalty)[0]
     assert found[0].ids == best[0][1]
     np.testing.assert_allclose([h.score for h in found[:5]], [s for s, _ in best[:5]], rtol=1e-4)
 

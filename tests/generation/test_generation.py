@@ -122,10 +122,10 @@ def test_impossible_sampling_is_refused(options: dict[str, float]) -> None:
 def fed(
     tokenizer: Byte | BPE | Word, text: str, stop: list[str], end: bool = False
 ) -> tuple[list[str], bool]:
-    stream = TextStream(tokenizer, tokenizer.end_of_text, stop)
+    stream = TextStream(tokenizer, tokenizer.eot_id, stop)
     ids = tokenizer.encode(text)
-    assert tokenizer.end_of_text is not None
-    parts = [stream.feed(i) for i in ([*ids, tokenizer.end_of_text, 0, 0] if end else ids)]
+    assert tokenizer.eot_id is not None
+    parts = [stream.feed(i) for i in ([*ids, tokenizer.eot_id, 0, 0] if end else ids)]
     ended = stream.ended
     return [*parts, stream.flush()], ended
 

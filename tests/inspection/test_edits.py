@@ -9,27 +9,27 @@ from glassformer.core.errors import UsageError
 from glassformer.generation.engine import generate
 from glassformer.inspection.edits import Edit, Edits, put, steer, zero
 from glassformer.inspection.gradients import next_token_loss
-from glassformer.inspection.trace import check_edits, gradients, see
+from glassformer.inspection.trace import check_edits, gradients, record_trace
 from tests.models.families import FAMILIES, close, ids, make
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_can_be_read_edited_and_differentiated(family: str) -> None:
     model, tokens = make("language", family), ids(2, 9)
-    seen = see(model, tokens)
+    seen = record_trace(model, tokens)
     close(seen.logits, model(tokens))
     site = (
         "1.resid"
         if "1.resid" in seen.values
         else next(s for s in seen.values if s not in ("embed", "logits"))
     )
-    edited = see(model, tokens, sites=(site,), edits=[zero(site)])
+    edited = record_trace(model, tokens, sites=(site,), edits=[zero(site)])
     assert not edited[site].any() and not torch.allclose(edited.logits, seen.logits)
-    same = see(model, tokens, edits=[put(site, seen[site])])
+    same = record_trace(model, tokens, edits=[put(site, seen[site])])
     assert torch.equal(same.logits, seen.logits)
     _, found = gradients(seen, next_token_loss(tokens), [site])
     step = 1e-3 * torch.randn_like(found[site])
-    moved = [see(model, tokens, edits=[Edit(site, s * step, adds=True)]).logits for s in (1, -1)]
+    moved = [record_trace(model, tokens, edits=[Edit(site, s * step, adds=True)]).logits for s in (1, -1)]
     losses = [next_token_loss(tokens)(logits.double()) for logits in moved]
     slope = float((found[site] * step).sum())
     assert float(losses[0] - losses[1]) / 2 == pytest.approx(slope, rel=0.05, abs=2e-6)
@@ -37,13 +37,13 @@ def test_every_family_can_be_read_edited_and_differentiated(family: str) -> None
 
 def test_edits_choose_heads_and_positions() -> None:
     model, tokens = make("language", "transformer"), ids(2, 9)
-    plain = see(model, tokens)
-    z = see(model, tokens, edits=[zero("0.z", heads=1, positions=[2, -1])])["0.z"]
+    plain = record_trace(model, tokens)
+    z = record_trace(model, tokens, edits=[zero("0.z", heads=1, positions=[2, -1])])["0.z"]
     changed = torch.zeros_like(z, dtype=torch.bool)
     changed[:, 1, [2, 8]] = True
     assert torch.equal(z, plain["0.z"].masked_fill(changed, 0.0))
     vector = torch.randn(16)
-    resid = see(model, tokens, edits=[steer("0.resid", vector, 2.0, positions=3)])["0.resid"]
+    resid = record_trace(model, tokens, edits=[steer("0.resid", vector, 2.0, positions=3)])["0.resid"]
     wanted = plain["0.resid"].clone()
     wanted[:, 3] += 2 * vector
     torch.testing.assert_close(resid, wanted)
@@ -52,11 +52,11 @@ def test_edits_choose_heads_and_positions() -> None:
 def test_a_wrong_site_is_named() -> None:
     model, tokens = make("language", "transformer"), ids(1, 5)
     with pytest.raises(UsageError, match=r"no site '9\.z'"):
-        see(model, tokens, edits=[zero("9.z")])
+        record_trace(model, tokens, edits=[zero("9.z")])
     with pytest.raises(UsageError, match="nothing was recorded at 'resid'"):
-        see(model, tokens, sites=("0.resid",))["resid"]
+        record_trace(model, tokens, sites=("0.resid",))["resid"]
     with pytest.raises(UsageError, match="no heads"):
-        see(model, tokens, edits=[zero("0.resid", heads=0)])
+        record_trace(model, tokens, edits=[zero("0.resid", heads=0)])
 
 
 def test_heads_and_positions_that_are_not_there_are_named() -> None:
@@ -68,12 +68,12 @@ def test_heads_and_positions_that_are_not_there_are_named() -> None:
         (steer("0.resid", torch.zeros(15)), "does not fit"),
     ):
         with pytest.raises(UsageError, match=says):
-            see(model, tokens, edits=[edit])
-    last, other = (see(model, tokens, edits=[zero("0.z", heads=h)]) for h in (-1, 1))
+            record_trace(model, tokens, edits=[edit])
+    last, other = (record_trace(model, tokens, edits=[zero("0.z", heads=h)]) for h in (-1, 1))
     assert torch.equal(last.logits, other.logits)
     labels = make("classify", "transformer")
     with pytest.raises(UsageError, match="not listed by position"):
-        see(labels, ids(2, 5), edits=[zero("pool", positions=1)])
+        record_trace(labels, ids(2, 5), edits=[zero("pool", positions=1)])
 
 
 def test_calls_leave_nothing_behind() -> None:
@@ -81,9 +81,9 @@ def test_calls_leave_nothing_behind() -> None:
     model, tokens = make("language", "transformer", norm="batch", dropout=0.5), ids(1, 5)
     before = {name: t.clone() for name, t in model.state_dict().items()}
     model.train()
-    looks = [see(model, tokens).logits for _ in range(2)]
-    see(model, tokens, edits=[zero("0.z")])
-    gradients(see(model, tokens), next_token_loss(tokens), ["embed"])
+    looks = [record_trace(model, tokens).logits for _ in range(2)]
+    record_trace(model, tokens, edits=[zero("0.z")])
+    gradients(record_trace(model, tokens), next_token_loss(tokens), ["embed"])
     assert torch.equal(*looks) and model.training
     assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
 
@@ -97,14 +97,14 @@ def test_a_compiled_model_reads_edits_and_differentiates_without_compiling_again
     for head in (0, 1):
         for position in range(6):
             edits = [zero("1.z", heads=head, positions=position)]
-            plain = see(model, tokens, sites=("z", "0.resid"), edits=edits)
-            fast = see(model, tokens, sites=("z", "0.resid"), edits=edits, compiled=compiled)
+            plain = record_trace(model, tokens, sites=("z", "0.resid"), edits=edits)
+            fast = record_trace(model, tokens, sites=("z", "0.resid"), edits=edits, compiled=compiled)
             assert plain.values.keys() == fast.values.keys()
             for site in plain.values:
                 close(fast[site], plain[site])
             close(fast.logits, plain.logits)
     assert counter.frame_count == 1
-    seen = see(model, tokens, compiled=compiled)
+    seen = record_trace(model, tokens, compiled=compiled)
     found = gradients(seen, next_token_loss(tokens), ["embed", "1.q"])[1]
     seen.compiled = None
     for site, gradient in gradients(seen, next_token_loss(tokens), ["embed", "1.q"])[1].items():
@@ -114,13 +114,13 @@ def test_a_compiled_model_reads_edits_and_differentiates_without_compiling_again
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_half_precision_is_recorded_as_it_is(dtype: torch.dtype) -> None:
     model = make("language", "transformer").to(dtype)
-    seen = see(model, ids(1, 9), edits=[steer("0.resid", torch.ones(16), 0.5)])
+    seen = record_trace(model, ids(1, 9), edits=[steer("0.resid", torch.ones(16), 0.5)])
     assert {v.dtype for v in seen.values.values()} == {dtype}
 
 
 def test_only_what_is_asked_for_is_kept() -> None:
     model, tokens = make("language", "transformer"), ids(1, 9)
-    seen = see(model, tokens, sites=("v",))
+    seen = record_trace(model, tokens, sites=("v",))
     assert sorted(seen.values) == ["0.v", "1.v"]
     kept = sum(v.untyped_storage().nbytes() for v in seen.values.values())
     assert kept == sum(v.numel() * v.element_size() for v in seen.values.values())
@@ -146,7 +146,7 @@ def test_a_generation_can_be_edited_with_and_without_a_cache(family: str) -> Non
 def test_what_was_written_looks_the_same_afterwards() -> None:
     """Under a causal mask, what a cached generation saw step by step is what one look at its text sees."""
     model, tokens = make("language", "transformer"), ids(1, 9)
-    whole = see(model, tokens, sites=("resid",))
+    whole = record_trace(model, tokens, sites=("resid",))
     state, stepwise = model.new_state(1), []  # pyright: ignore
 
     def tap(site: str, x: Tensor) -> Tensor:
@@ -201,5 +201,5 @@ def test_more_sites_than_the_usual_limit_of_graphs() -> None:
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     for layer in range(12):
         edits = [zero(f"{layer}.z", heads=0)]
-        fast = see(model, tokens, sites=("logits",), edits=edits, compiled=compiled)
-        close(fast.logits, see(model, tokens, edits=edits).logits)
+        fast = record_trace(model, tokens, sites=("logits",), edits=edits, compiled=compiled)
+        close(fast.logits, record_trace(model, tokens, edits=edits).logits)

@@ -11,7 +11,7 @@ from glassformer.inspection import heads
 from glassformer.inspection.cost import EXPECTED, Point, fit, measure, peak_memory
 from glassformer.inspection.lessons import equivariance, scale_effect
 from glassformer.inspection.relations import parse, relations, sentences
-from glassformer.inspection.trace import see
+from glassformer.inspection.trace import record_trace
 from glassformer.runs.looking import report_on
 from tests.models.families import VOCAB, ids, make
 
@@ -45,9 +45,9 @@ def test_repeated_sequences_are_what_they_say() -> None:
 
 def test_each_kind_of_ablation_changes_that_head_alone() -> None:
     model = make("language", "transformer")
-    seen = see(model, ids(3, 9))
+    seen = record_trace(model, ids(3, 9))
     for kind in ("zero", "mean", "resample"):
-        z = see(model, ids(3, 9), edits=[heads.ablation(seen, 0, 1, kind)])["0.z"]
+        z = record_trace(model, ids(3, 9), edits=[heads.ablation(seen, 0, 1, kind)])["0.z"]
         assert torch.equal(z[:, 0], seen["0.z"][:, 0]) and not torch.allclose(z[:, 1], seen["0.z"][:, 1])
     with pytest.raises(UsageError, match="no ablation"):
         heads.ablation(seen, 0, 1, "twice")
@@ -69,7 +69,7 @@ def test_the_recipe_grows_an_induction_head_that_the_report_finds(tmp_path: Path
     assert (copying["without"]["layer"], copying["without"]["head"]) == (top["layer"], top["head"])
     assert copying["without"]["saved"] < 0.5 * copying["saved"]
     tokenizer = run.tokenizer
-    sequences = heads.repeated(len(tokenizer), 65, avoid=[tokenizer.end_of_text or 0])
+    sequences = heads.repeated(len(tokenizer), 65, avoid=[tokenizer.eot_id or 0])
     left = {(i, h): c.saved for i, h, c in heads.ablate_each(run.model, sequences)}
     others = [saved for (i, h), saved in left.items() if i == 1 and h != top["head"]]
     assert left[1, top["head"]] < min(others)  # no other head of its layer matters as much

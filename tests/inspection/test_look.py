@@ -105,9 +105,9 @@ def test_generated_tokens_are_looked_at_too(runs: dict[str, gf.Run]) -> None:
     """The very ids that greedy generation chose, not those of their text cut anew."""
     run = runs["language"]
     look, prompt = run.look("A line", tokens=5), run.look("A line")
-    ids = look.seen.inputs[0][0]
-    assert len(ids) == prompt.seen.inputs[0].shape[1] + 5
-    assert look.seen.logits[0, -6:-1].argmax(-1).tolist() == ids[-5:].tolist()
+    ids = look.trace.inputs[0][0]
+    assert len(ids) == prompt.trace.inputs[0].shape[1] + 5
+    assert look.trace.logits[0, -6:-1].argmax(-1).tolist() == ids[-5:].tolist()
 
 
 def test_options_that_mean_nothing_to_a_task_are_refused(runs: dict[str, gf.Run]) -> None:

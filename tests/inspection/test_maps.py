@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from glassformer.core.errors import UsageError
 from glassformer.inspection.maps import pattern, rollout, value_weighted
-from glassformer.inspection.trace import see
+from glassformer.inspection.trace import record_trace
 from glassformer.models.attention import attend_by_formula
 from tests.models.families import close, ids, make
 
@@ -19,7 +19,7 @@ SETTINGS += [{"heads": 4, "kv_heads": 2}, {"value_width": 5}]
 @pytest.mark.parametrize("task", ["language", "masked"])
 def test_maps_are_the_weights_that_made_z(task: str, settings_: dict) -> None:
     model = make(task, "transformer", **settings_)
-    seen = see(model, ids(2, 9))
+    seen = record_trace(model, ids(2, 9))
     for i in range(2):
         A, v = pattern(seen, i), seen[f"{i}.v"]
         close(A.sum(-1), torch.ones_like(A.sum(-1)))
@@ -31,9 +31,9 @@ def test_maps_are_the_weights_that_made_z(task: str, settings_: dict) -> None:
 def test_a_part_of_a_map_is_that_part(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(range(len(SETTINGS))))
     model = make(data.draw(st.sampled_from(["language", "masked"])), "transformer", **SETTINGS[name])
-    keys = torch.ones(2, 9, dtype=torch.bool)
-    keys[1, 6:] = False
-    seen = see(model, ids(2, 9), keys=keys if data.draw(st.booleans()) else None)
+    padding_mask = torch.ones(2, 9, dtype=torch.bool)
+    padding_mask[1, 6:] = False
+    seen = record_trace(model, ids(2, 9), padding_mask=padding_mask if data.draw(st.booleans()) else None)
     whole = pattern(seen, 1)
     heads = data.draw(st.lists(st.integers(0, whole.shape[1] - 1), min_size=1, unique=True))
     rows = data.draw(st.lists(st.integers(0, 8), min_size=1, max_size=4, unique=True))
@@ -42,9 +42,9 @@ def test_a_part_of_a_map_is_that_part(data: st.DataObject) -> None:
 
 def test_cross_attention_looks_into_the_source_and_not_at_its_padding() -> None:
     model = make("translate", "transformer")
-    keys = torch.ones(2, 8, dtype=torch.bool)
-    keys[1, 5:] = False
-    seen = see(model, ids(2, 8), ids(2, 6, seed=2), keys=keys)
+    padding_mask = torch.ones(2, 8, dtype=torch.bool)
+    padding_mask[1, 5:] = False
+    seen = record_trace(model, ids(2, 8), ids(2, 6, seed=2), padding_mask=padding_mask)
     A = pattern(seen, 1, part="decoder.", cross=True)
     assert A.shape == (2, 2, 6, 8) and not A[1, :, :, 5:].any()
     close(A @ seen["decoder.1.cross.v"], seen["decoder.1.cross.z"])
@@ -52,7 +52,7 @@ def test_cross_attention_looks_into_the_source_and_not_at_its_padding() -> None:
 
 def test_weighting_by_values_leaves_out_what_is_not_written() -> None:
     model = make("language", "transformer")
-    seen = see(model, ids(1, 9))
+    seen = record_trace(model, ids(1, 9))
     seen.values["1.v"][:, :, 4] = 0
     weighted = value_weighted(seen, 1)
     assert not weighted[..., 4].any()
@@ -61,7 +61,7 @@ def test_weighting_by_values_leaves_out_what_is_not_written() -> None:
 
 def test_a_rollout_is_a_product_of_maps() -> None:
     model = make("language", "transformer")
-    seen = see(model, ids(1, 9))
+    seen = record_trace(model, ids(1, 9))
     step = [(pattern(seen, i).mean(1) + torch.eye(9)) / 2 for i in range(2)]
     close(rollout(seen), step[1] @ step[0])
     close(rollout(seen).sum(-1), torch.ones(1, 9))
@@ -69,16 +69,16 @@ def test_a_rollout_is_a_product_of_maps() -> None:
 
 def test_the_formula_is_the_oracle() -> None:
     model = make("language", "transformer")
-    seen = see(model, ids(1, 9))
+    seen = record_trace(model, ids(1, 9))
     z, A = attend_by_formula(seen["0.q"], seen["0.k"], seen["0.v"], model.stack.mask)  # pyright: ignore
     close(pattern(seen, 0), A)
     close(seen["0.z"], z)
 
 
 def test_a_layer_that_is_not_there_is_said() -> None:
-    seen = see(make("language", "transformer"), ids(1, 5))
+    seen = record_trace(make("language", "transformer"), ids(1, 5))
     with pytest.raises(UsageError, match="no layer 2"):
         seen.values["2.q"] = seen.values["2.k"] = seen["1.q"]
         pattern(seen, 2)
     with pytest.raises(UsageError, match="transformer"):
-        rollout(see(make("language", "lstm"), ids(1, 5)))
+        rollout(record_trace(make("language", "lstm"), ids(1, 5)))

@@ -11,7 +11,7 @@ from glassformer.inspection.edits import put, steer, zero
 from glassformer.inspection.gradients import backward, next_token_loss, side_by_side
 from glassformer.inspection.maps import attention_of, written_by_head
 from glassformer.inspection.residual import attribute, decompose, lens, relative_error
-from glassformer.inspection.trace import gradients, see
+from glassformer.inspection.trace import gradients, record_trace
 from glassformer.models.build import make_model
 from tests.conftest import tiny_config
 from tests.models.families import close, ids, make
@@ -42,7 +42,7 @@ def model(request: pytest.FixtureRequest) -> torch.nn.Module:
 
 
 def test_heads_sum_to_what_attention_wrote(model: torch.nn.Module) -> None:
-    seen = see(model, ids(2, 9))
+    seen = record_trace(model, ids(2, 9))
     for layer in range(3):
         attention = attention_of(seen, layer)
         each = written_by_head(attention, seen[f"{layer}.z"])
@@ -52,7 +52,7 @@ def test_heads_sum_to_what_attention_wrote(model: torch.nn.Module) -> None:
 
 
 def test_parts_sum_to_the_stream_at_every_depth(model: torch.nn.Module) -> None:
-    seen = see(model, ids(2, 9))
+    seen = record_trace(model, ids(2, 9))
     for upto in range(4):
         for heads in (True, False):
             found = decompose(seen, upto, heads=heads)
@@ -62,7 +62,7 @@ def test_parts_sum_to_the_stream_at_every_depth(model: torch.nn.Module) -> None:
 
 
 def test_parts_sum_to_each_logit(model: torch.nn.Module) -> None:
-    seen = see(model, ids(1, 9))
+    seen = record_trace(model, ids(1, 9))
     for against in (None, 5):
         shares, logit, error = attribute(seen, token=7, position=4, against=against)
         wanted = seen.logits[0, 4, 7] - (0 if against is None else seen.logits[0, 4, against])
@@ -71,14 +71,14 @@ def test_parts_sum_to_each_logit(model: torch.nn.Module) -> None:
 
 
 def test_the_lens_on_the_last_stream_is_the_answer(model: torch.nn.Module) -> None:
-    seen = see(model, ids(2, 9))
+    seen = record_trace(model, ids(2, 9))
     close(lens(seen, "2.resid"), seen.logits)
     assert not torch.allclose(lens(seen, "embed"), seen.logits)
 
 
 def test_the_two_ways_sum_to_the_gradient(model: torch.nn.Module) -> None:
     tokens = ids(2, 9)
-    seen = see(model, tokens)
+    seen = record_trace(model, tokens)
     loss, layers = backward(seen, next_token_loss(tokens))
     assert [p.layer for p in layers] == [f"{i}.{kind}" for i in range(3) for kind in ("attention", "mlp")]
     for passed in layers:
@@ -91,7 +91,7 @@ def test_the_two_ways_sum_to_the_gradient(model: torch.nn.Module) -> None:
 def test_sums_hold_under_edits(placement: str) -> None:
     """What an edit put into the stream is a part of its own; gradients go the ways that it left open."""
     model, tokens = make("language", "transformer", placement=placement, bias=True), ids(1, 9)
-    other = see(model, ids(1, 9, seed=3))
+    other = record_trace(model, ids(1, 9, seed=3))
     for edits in (
         [zero("1.z", heads=0)],
         [put("0.attn_out", other["0.attn_out"], positions=2)],
@@ -99,7 +99,7 @@ def test_sums_hold_under_edits(placement: str) -> None:
         [put("0.resid_mid", other["0.resid_mid"]), zero("1.q", heads=1)],
         [steer("embed", torch.ones(16), positions=3), zero("0.mlp_hidden", positions=-1)],
     ):
-        seen = see(model, tokens, edits=edits)
+        seen = record_trace(model, tokens, edits=edits)
         assert decompose(seen, final=True).error < 1e-6
         assert attribute(seen, 3)[2] < 1e-5
         for passed in backward(seen, next_token_loss(tokens))[1]:
@@ -113,7 +113,7 @@ def test_with_residuals_before_the_norm_the_gradient_passes_unchanged() -> None:
     """Seed claim: under `pre` and `none` the identity's share *is* the gradient behind the layer."""
     tokens = ids(2, 9)
     for placement in ("pre", "none"):
-        seen = see(make("language", "transformer", placement=placement), tokens)
+        seen = record_trace(make("language", "transformer", placement=placement), tokens)
         _, layers = backward(seen, next_token_loss(tokens))
         for lower, upper in pairwise(layers):
             assert torch.equal(lower.identity, upper.before)
@@ -121,7 +121,7 @@ def test_with_residuals_before_the_norm_the_gradient_passes_unchanged() -> None:
 
 def test_without_residuals_nothing_passes_along_the_identity() -> None:
     tokens = ids(2, 9)
-    seen = see(make("language", "transformer", residual=False), tokens)
+    seen = record_trace(make("language", "transformer", residual=False), tokens)
     for passed in backward(seen, next_token_loss(tokens))[1]:
         assert not passed.identity.any() and passed.through.any()
 
@@ -130,7 +130,7 @@ def test_gradients_vanish_over_depth_without_residuals() -> None:
     torch.manual_seed(0)
     tokens = ids(2, 9)
     model = make_model("language", tiny_config(layers=12, init="gpt2")).eval()
-    found = side_by_side(see(model, tokens), next_token_loss(tokens))
+    found = side_by_side(record_trace(model, tokens), next_token_loss(tokens))
     kept, bare = found["as it is"], found["without residuals"]
     assert 0.1 < kept[0] / kept[-1] < 10
     assert bare[0] < 1e-3 * bare[-1]
@@ -143,7 +143,7 @@ def test_gradients_vanish_over_depth_without_residuals() -> None:
 )
 def test_the_chain_rule_written_out_is_what_autograd_gives(settings: dict[str, object]) -> None:
     model, tokens = make("language", "transformer", **settings), ids(2, 9)
-    seen = see(model, tokens)
+    seen = record_trace(model, tokens)
     loss = next_token_loss(tokens)
     _, found = gradients(seen, loss, [f"1.{name}" for name in ("q", "k", "v", "z", "attn_out")])
     block = model.stack.blocks[1]  # pyright: ignore
@@ -161,9 +161,9 @@ def test_the_chain_rule_written_out_is_what_autograd_gives(settings: dict[str, o
 def test_a_translator_sums_too(placement: str) -> None:
     model = make("translate", "transformer", placement=placement, bias=True)
     source, target = ids(2, 8), ids(2, 6, seed=2)
-    keys = torch.ones(2, 8, dtype=torch.bool)
-    keys[1, 5:] = False
-    seen = see(model, source, target, keys=keys)
+    padding_mask = torch.ones(2, 8, dtype=torch.bool)
+    padding_mask[1, 5:] = False
+    seen = record_trace(model, source, target, padding_mask=padding_mask)
     for part in ("encoder.", "decoder."):
         assert decompose(seen, part=part, final=True).error < 1e-6
     assert attribute(seen, 3, part="decoder.")[2] < 1e-5

@@ -15,9 +15,9 @@ MASKS = {
     "causal": Mask(causal=True),
     "window": Mask(causal=True, window=3),
     "both sides": Mask(window=2),
-    "padding": Mask(keys=torch.tensor([[True] * 5 + [False] * 2, [True] * 7])),
-    "causal padding": Mask(causal=True, keys=torch.tensor([[True] * 5 + [False] * 2, [True] * 7])),
-    "hidden position": Mask(keys=torch.tensor([[True, True, True, False, True, True, True]] * 2)),
+    "padding": Mask(padding_mask=torch.tensor([[True] * 5 + [False] * 2, [True] * 7])),
+    "causal padding": Mask(causal=True, padding_mask=torch.tensor([[True] * 5 + [False] * 2, [True] * 7])),
+    "hidden position": Mask(padding_mask=torch.tensor([[True, True, True, False, True, True, True]] * 2)),
 }
 
 
@@ -61,7 +61,7 @@ def test_the_mask_table_says_what_it_means(new: int, old: int, causal: bool, win
 def test_a_hidden_position_counts_for_nothing() -> None:
     """−∞ before the softmax, not zeros after: the other weights still sum to one."""
     q, k, v = torch.randn(3, 1, 2, 5, 4).unbind(0)
-    mask = Mask(keys=torch.tensor([[True, True, False, True, True]]))
+    mask = Mask(padding_mask=torch.tensor([[True, True, False, True, True]]))
     changed_k, changed_v = k.clone(), v.clone()
     changed_k[:, :, 2], changed_v[:, :, 2] = 99.0, -99.0
     torch.testing.assert_close(attend(q, k, v, mask), attend(q, changed_k, changed_v, mask))

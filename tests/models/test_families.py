@@ -78,7 +78,7 @@ def test_a_state_without_limit_can_be_put_away(name: str) -> None:
     model(tokens[:, :5], state=state)
     assert isinstance(state, Carried)
     other = model.new_state(2)
-    other.load({n: t.clone() for n, t in state.tensors().items()})
+    other.load_state_dict({n: t.clone() for n, t in state.state_dict().items()})
     assert torch.equal(model(tokens[:, 5:], state=other), model(tokens[:, 5:], state=state))
 
 
@@ -87,8 +87,8 @@ def test_a_state_without_limit_can_be_put_away(name: str) -> None:
 def test_neither_padding_nor_company_changes_a_result(name: str, task: str) -> None:
     model, tokens = make(task, name), ids(4, 10)
     lengths = [10, 3, 7, 1]
-    keys = torch.arange(10)[None] < torch.tensor(lengths)[:, None]
-    together = model(tokens, keys)
+    padding_mask = torch.arange(10)[None] < torch.tensor(lengths)[:, None]
+    together = model(tokens, padding_mask)
     assert together.shape[-1] == (VOCAB if task == "masked" else LABELS)
     for i, n in enumerate(lengths):
         alone = model(tokens[i : i + 1, :n])[0]
@@ -99,10 +99,10 @@ def test_neither_padding_nor_company_changes_a_result(name: str, task: str) -> N
 def test_pooling_counts_right_in_half_precision(pooling: str) -> None:
     model = make("classify", "gru", pooling=pooling, context=400)
     tokens = ids(1, 303)
-    keys = torch.ones(1, 303, dtype=torch.bool)
+    padding_mask = torch.ones(1, 303, dtype=torch.bool)
     record = Record("pool")
     with torch.autocast("cpu", torch.bfloat16):
-        model(tokens, keys, tap=record)
+        model(tokens, padding_mask, tap=record)
     weights = record.values["pool"]
     assert weights.sum().item() == pytest.approx(1.0, abs=1e-4)
     if pooling in ("first", "last"):
@@ -137,22 +137,22 @@ def test_a_translator_ignores_padding_company_and_the_future(name: str) -> None:
     model, sources, targets = make("translate", name), ids(3, 9), ids(3, 6, seed=2)
     assert isinstance(model, EncoderDecoder)
     lengths = [9, 4, 1]
-    keys = torch.arange(9)[None] < torch.tensor(lengths)[:, None]
-    together = model(sources, targets, keys)
+    padding_mask = torch.arange(9)[None] < torch.tensor(lengths)[:, None]
+    together = model(sources, targets, padding_mask)
     for i, n in enumerate(lengths):
         close(together[i], model(sources[i : i + 1, :n], targets[i : i + 1])[0])
     changed = targets.clone()
     changed[:, 4:] = (changed[:, 4:] + 1) % VOCAB
-    assert torch.equal(model(sources, changed, keys)[:, :4], together[:, :4])
+    assert torch.equal(model(sources, changed, padding_mask)[:, :4], together[:, :4])
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_translator_writes_step_by_step_what_it_scores_at_once(name: str) -> None:
     model, sources, targets = make("translate", name), ids(2, 9), ids(2, 7, seed=2)
-    keys = torch.tensor([[True] * 9, [True] * 5 + [False] * 4])
-    state = model.start(sources, keys)
+    padding_mask = torch.tensor([[True] * 9, [True] * 5 + [False] * 4])
+    state = model.start(sources, padding_mask)
     steps = [model.decode(targets[:, t : t + 1], state) for t in range(7)]
-    close(torch.cat(steps, dim=1), model(sources, targets, keys))
+    close(torch.cat(steps, dim=1), model(sources, targets, padding_mask))
 
 
 @pytest.mark.parametrize("task", ("language", *ENCODER_TASKS, "translate"))

@@ -15,9 +15,9 @@ def qkv(seed: int, T: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor
 
 def test_a_hidden_position_is_seen_by_nobody_and_the_rest_still_sums_to_one() -> None:
     q, k, v = qkv(0)
-    keys = torch.ones(1, 6, dtype=torch.bool)
-    keys[0, 2] = False
-    _, weights = attend_by_formula(q, k, v, Mask(keys=keys))
+    padding_mask = torch.ones(1, 6, dtype=torch.bool)
+    padding_mask[0, 2] = False
+    _, weights = attend_by_formula(q, k, v, Mask(padding_mask=padding_mask))
     assert weights[..., 2].abs().max() == 0
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 6))
     # Zeros after the softmax are another thing: the rows no longer sum to one.
@@ -28,11 +28,11 @@ def test_a_hidden_position_is_seen_by_nobody_and_the_rest_still_sums_to_one() ->
 
 def test_a_hidden_position_does_not_reach_the_output() -> None:
     model, tokens = make("classify", "transformer"), ids(1, 8)
-    keys = torch.ones(1, 8, dtype=torch.bool)
-    keys[0, 3] = False
+    padding_mask = torch.ones(1, 8, dtype=torch.bool)
+    padding_mask[0, 3] = False
     other = tokens.clone()
     other[0, 3] = (other[0, 3] + 5) % 23
-    assert torch.equal(model(tokens, keys), model(other, keys))
+    assert torch.equal(model(tokens, padding_mask), model(other, padding_mask))
     assert not torch.equal(model(tokens), model(other))
 
 

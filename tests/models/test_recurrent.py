@@ -55,8 +55,8 @@ def test_two_directions_equal_torchs_bidirectional_module(kind: str) -> None:
     lengths = torch.tensor([6, 4, 2])
     packed = nn.utils.rnn.pack_padded_sequence(stack.embedding(tokens), lengths, batch_first=True)
     expected, _ = nn.utils.rnn.pad_packed_sequence(peer(packed)[0], batch_first=True)
-    keys = torch.arange(6)[None] < lengths[:, None]
-    close(stack(tokens, keys) * keys[..., None], expected)
+    padding_mask = torch.arange(6)[None] < lengths[:, None]
+    close(stack(tokens, padding_mask) * padding_mask[..., None], expected)
 
 
 def test_the_initial_state_is_learned() -> None:

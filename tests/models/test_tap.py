@@ -1,9 +1,12 @@
 """`tap=off` costs nothing: the compiled graph is the one of a model in which no tap was ever written."""
 
 import ast
-import importlib.util
 import sys
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,39 +29,37 @@ class WithoutTaps(ast.NodeTransformer):
         return node
 
 
+class Stripper(SourceFileLoader):
+    """Reads a module of the models without its taps."""
+
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> Any:  # type: ignore[override]
+        return compile(ast.fix_missing_locations(WithoutTaps().visit(ast.parse(data))), path, "exec")
+
+    def get_code(self, fullname: str) -> Any:  # never from the cache, and never into it
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+class StrippedModels(MetaPathFinder):
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if not fullname.startswith("glassformer.models."):
+            return None
+        source = Path(models.__file__).parent / f"{fullname.rpartition('.')[2]}.py"
+        return spec_from_file_location(fullname, source, loader=Stripper(fullname, str(source)))
+
+
 @pytest.fixture
 def untapped() -> Iterator[ModuleType]:
     """The models package with every tap call taken out of its source."""
-    folder = Path(models.__file__).parent
     saved = {name: module for name, module in sys.modules.items() if name.startswith("glassformer.models.")}
-    removed = 0
+    finder = StrippedModels()
     try:
         for name in saved:
             del sys.modules[name]
-        for stem in (
-            "tap",
-            "cache",
-            "position",
-            "attention",
-            "layers",
-            "block",
-            "init",
-            "heads",
-            "model",
-            "ladder",
-            "transformer",
-        ):
-            name = f"glassformer.models.{stem}"
-            tree = ast.parse((folder / f"{stem}.py").read_text())
-            stripped = ast.fix_missing_locations(WithoutTaps().visit(tree))
-            removed += ast.unparse(tree).count("tap('")
-            spec = importlib.util.spec_from_loader(name, loader=None)
-            assert spec is not None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[name] = module
-            exec(compile(stripped, f"{stem}-untapped", "exec"), module.__dict__)
-        yield sys.modules["glassformer.models.transformer"]
+        sys.meta_path.insert(0, finder)
+        yield import_module("glassformer.models.transformer")
     finally:
+        sys.meta_path.remove(finder)
         for name in list(sys.modules):
             if name.startswith("glassformer.models."):
                 del sys.modules[name]

@@ -16,7 +16,7 @@ from glassformer.objectives.language import StreamModelling, language_modelling
 from glassformer.objectives.masked import MaskedModelling, hide
 from glassformer.objectives.objective import NOT_SCORED
 from glassformer.objectives.translation import Translating
-from glassformer.tasks.translator import TranslateJob
+from glassformer.tasks.translator import TranslateTask
 from glassformer.tokenizers.bpe_tokenizer import BPE
 from glassformer.tokenizers.tokenizer import Byte
 from tests.models.families import VOCAB, close, make
@@ -93,7 +93,7 @@ def test_parts_of_a_batch_carry_their_own_states() -> None:
         in_parts = sum(halves.loss(model, halves.batch(4 * step + i, 2)) for i in (0, 2))
         close(at_once, in_parts)
     again = language_modelling(model, TEXT, 10, 4, 0)
-    again.carry_on(halves.carried())
+    again.load_state_dict(halves.state_dict())
     close(
         sum(again.loss(model, again.batch(12 + i, 2)) for i in (0, 2)), whole.loss(model, whole.batch(12, 4))
     )
@@ -137,7 +137,7 @@ def test_hiding_input_tokens_is_a_function_of_the_sample() -> None:
 
 
 def test_a_translation_begins_after_the_mark_and_ends_with_it() -> None:
-    task = Translating([np.array([5, 6])], [np.array([7, 8, 9])], mark=0)
+    task = Translating([np.array([5, 6])], [np.array([7, 8, 9])], eot_id=0)
     batch = task.collate([0])
     assert batch["sources"].tolist() == [[5, 6, 0]]
     assert batch["inputs"].tolist() == [[0, 7, 8, 9]]
@@ -153,18 +153,18 @@ def test_examples_are_cut_anew_each_time_and_the_same_way_on_resume() -> None:
     config = build(
         {"task": "translate", "training": {"merge_dropout": 0.5, "batch": 4}, "model": {"vocab": len(bpe)}}
     )
-    task = TranslateJob(source, bpe, config.data).task(torch.nn.Identity(), config)
+    task = TranslateTask(source, bpe, config.data).objective(torch.nn.Identity(), config)
     seen = set()
     for first in range(0, 160, 4):
         batch = task.batch(first, 4)
-        again = TranslateJob(source, bpe, config.data).task(torch.nn.Identity(), config).batch(first, 4)
+        again = TranslateTask(source, bpe, config.data).objective(torch.nn.Identity(), config).batch(first, 4)
         assert all(torch.equal(batch[name], again[name]) for name in batch)
-        for row, keys in zip(batch["sources"].tolist(), batch["keys"].tolist(), strict=True):
-            ids = [i for i, real in zip(row, keys, strict=True) if real]
+        for row, padding_mask in zip(batch["sources"].tolist(), batch["padding_mask"].tolist(), strict=True):
+            ids = [i for i, real in zip(row, padding_mask, strict=True) if real]
             seen.add(tuple(ids))
             assert bpe.decode(ids[:-1]) in {source for source, _ in pairs}
     assert len(seen) > 10
     with pytest.raises(UsageError, match="merge_dropout"):
         build({"task": "language", "training": {"merge_dropout": 0.5}})
     with pytest.raises(UsageError, match="byte-pair"):
-        TranslateJob(source, Byte(), config.data).task(torch.nn.Identity(), config)
+        TranslateTask(source, Byte(), config.data).objective(torch.nn.Identity(), config)

@@ -16,7 +16,7 @@ from glassformer.config.schema import ModelConfig
 from glassformer.inspection.causal import logit_difference, patch
 from glassformer.inspection.maps import attention_of, pattern, written_by_head
 from glassformer.inspection.residual import attribute, decompose, lens, stream_sites
-from glassformer.inspection.trace import Seen, see
+from glassformer.inspection.trace import Trace, record_trace
 from glassformer.models.transformer import Decoder
 
 lens_ = pytest.importorskip("transformer_lens")
@@ -107,13 +107,13 @@ def trained(path: Path) -> Decoder:
 
 
 @pytest.fixture(scope="module")
-def both(pair: Any) -> tuple[Seen, Any, Any, Tensor, Tensor]:
+def both(pair: Any) -> tuple[Trace, Any, Any, Tensor, Tensor]:
     model, other, (clean, corrupt) = pair
     with torch.no_grad():
         logits, cache = other.run_with_cache(clean)
     cache.model = other
     other.cfg.use_attn_result = True
-    seen = see(model, clean)
+    seen = record_trace(model, clean)
     same(seen.logits, logits)
     return seen, other, cache, clean, corrupt
 

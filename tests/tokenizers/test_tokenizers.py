@@ -152,7 +152,7 @@ def test_the_textbook_example() -> None:
 
 def test_special_tokens_are_made_from_text_only_when_asked(tokenizer: Tokenizer) -> None:
     text = f"a{END_OF_TEXT}b"
-    mark = tokenizer.end_of_text
+    mark = tokenizer.eot_id
     assert mark is not None
     assert mark not in tokenizer.encode(text)
     assert tokenizer.encode(text, specials=[END_OF_TEXT]).count(mark) == 1

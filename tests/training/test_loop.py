@@ -69,7 +69,7 @@ def test_the_loss_falls(tmp_path: Path) -> None:
     pattern = Tokens([np.tile(np.arange(23), 40)], 920)
     config = configure(steps=60, optimizer="muon", lr=0.03)
     trainer = make_trainer(tmp_path, config)
-    trainer.task = LanguageModelling(pattern, 12, 0)
+    trainer.objective = LanguageModelling(pattern, 12, 0)
     trainer.run()
     records = read_metrics(tmp_path / "metrics.jsonl")
     assert records[0]["loss"] > 3.0 and records[-1]["loss"] < 1.0
@@ -128,7 +128,7 @@ def test_frozen_parts_stay(tmp_path: Path) -> None:
     freeze(trainer.model, config.training.freeze)
     before = weights(trainer)
     trainer = Trainer(
-        trainer.model, trainer.task, config.training, tmp_path, trainer.hooks, device=CPU, width=16
+        trainer.model, trainer.objective, config.training, tmp_path, trainer.hooks, device=CPU, width=16
     )
     trainer.run()
     moved = {name for name, w in weights(trainer).items() if not torch.equal(w, before[name])}

@@ -17,7 +17,7 @@ from glassformer.config.schema import build
 from glassformer.core.errors import DiskError, DivergedError, Interrupted, RunError
 from glassformer.models.transformer import Decoder
 from glassformer.training.checkpoint.weights import load_weights, save_weights
-from glassformer.training.checkpoint.write import weights as weights_module
+from glassformer.training.checkpoint import weights as weights_module
 from tests.training.small import configure, make_trainer, weights
 
 
@@ -108,14 +108,14 @@ def test_a_batch_too_large_for_the_memory_is_named_with_one_that_fits(
 ) -> None:
     """Memory that is too small for more than `fits` samples at a time, played on the CPU."""
     trainer = make_trainer(tmp_path, configure(batch=8))
-    before, plain = weights(trainer), trainer.task.loss
+    before, plain = weights(trainer), trainer.objective.loss
 
     def loss(forward: Any, batch: Any, *rest: Any) -> Any:
         if len(next(iter(batch.values()))) > fits:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return plain(forward, batch, *rest)
 
-    monkeypatch.setattr(trainer.task, "loss", loss)
+    monkeypatch.setattr(trainer.objective, "loss", loss)
     with pytest.raises(RunError, match=says):
         trainer.run()
     assert all(torch.equal(w, before[name]) for name, w in weights(trainer).items())
@@ -124,14 +124,14 @@ def test_a_batch_too_large_for_the_memory_is_named_with_one_that_fits(
 
 def breaks_at(trainer: Any, step: int, while_lr_scale_is: float) -> None:
     """Have the loss of a step be no number until the learning rate is lower."""
-    plain = trainer.task.loss
+    plain = trainer.objective.loss
 
     def loss(*args: Any, **kwargs: Any) -> torch.Tensor:
         value = plain(*args, **kwargs)
         at, scale = trainer.progress.step + 1, trainer.progress.lr_scale
         return value * float("nan") if at == step and scale >= while_lr_scale_is else value
 
-    trainer.task.loss = loss
+    trainer.objective.loss = loss
 
 
 def test_a_run_that_breaks_goes_back_and_on_with_a_lower_rate(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def translate(
 
     lines = _lines(text)
     with console.working("translating", len(lines)) as advance:
-        found = load(run).translate(lines, beams=beams, strength=penalty, progress=advance)
+        found = load(run).translate(lines, beams=beams, length_penalty=penalty, progress=advance)
     if json_:
         pairs = [{"source": s, "target": t} for s, t in zip(lines, found, strict=True)]
         console.put_json({"translations": pairs})

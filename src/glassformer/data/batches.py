@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from glassformer.core.errors import DataError, UsageError
-from glassformer.data.order import number, shuffled
+from glassformer.data.order import fold_seed, shuffled
 from glassformer.data.shards import Blend, Tokens
 
 PERIOD = 1000  # samples in which every source has its exact share
@@ -35,7 +35,7 @@ class Windows:
         starts = np.empty(count, np.int64)
         for epoch in np.unique(samples // self.per_epoch):
             here = samples // self.per_epoch == epoch
-            key = number(self.seed, int(epoch))
+            key = fold_seed(self.seed, int(epoch))
             room = len(self.tokens) - 1 - self.per_epoch * self.context
             offset = key % (min(room, self.context - 1) + 1)
             order = shuffled(samples[here] % self.per_epoch, self.per_epoch, key)
@@ -56,7 +56,7 @@ class Mixed:
 
     def __init__(self, blend: Blend, context: int, seed: int):
         self.seed, self.context = seed, context
-        self.sources = [Windows(t, context, number(seed, i + 1)) for i, t in enumerate(blend.sources)]
+        self.sources = [Windows(t, context, fold_seed(seed, i + 1)) for i, t in enumerate(blend.sources)]
         self.counts = shares_of(blend.shares)
         self.per_epoch = sum(windows.per_epoch for windows in self.sources)
 
@@ -65,7 +65,7 @@ class Mixed:
         chosen, index = np.empty(count, np.int64), np.empty(count, np.int64)
         ends = np.cumsum(self.counts)
         for period in range(first // PERIOD, (first + count - 1) // PERIOD + 1):
-            order = shuffled(np.arange(PERIOD), PERIOD, number(self.seed, 0, period))
+            order = shuffled(np.arange(PERIOD), PERIOD, fold_seed(self.seed, 0, period))
             sources = np.searchsorted(ends, order, side="right")
             before = np.empty(PERIOD, np.int64)
             for i, n in enumerate(self.counts):
@@ -130,7 +130,7 @@ class Streams:
         """Samples number first … first+count−1 as an array of ids, (count, T + 1)."""
         samples = np.arange(first, first + count)
         batch, row = samples // self.rows, samples % self.rows
-        offsets = [number(self.seed, int(epoch)) % self.context for epoch in batch // self.pieces]
+        offsets = [fold_seed(self.seed, int(epoch)) % self.context for epoch in batch // self.pieces]
         starts = np.array(offsets) + row * self.length + (batch % self.pieces) * self.context
         return np.stack([self.tokens.read(s, s + self.context + 1) for s in starts]).astype(np.int64)
 
@@ -152,7 +152,7 @@ class Buckets:
 
     def _order_of(self, epoch: int) -> np.ndarray:
         if epoch != self._epoch:
-            n, key = len(self.lengths), number(self.seed, epoch)
+            n, key = len(self.lengths), fold_seed(self.seed, epoch)
             order = np.empty(n, np.int64)
             order[shuffled(np.arange(n), n, key)] = np.arange(n)
             order = order[: self.per_epoch]
@@ -162,7 +162,7 @@ class Buckets:
                 order[i : i + pool] = part[np.argsort(self.lengths[part], kind="stable")]
             whole = len(order) // self.batch
             batches = order[: whole * self.batch].reshape(whole, self.batch)
-            mixed = batches[shuffled(np.arange(whole), whole, number(key, 1))] if whole else batches
+            mixed = batches[shuffled(np.arange(whole), whole, fold_seed(key, 1))] if whole else batches
             self._epoch, self._order = epoch, np.concatenate([mixed.ravel(), order[whole * self.batch :]])
         return self._order
 

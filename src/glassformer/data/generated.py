@@ -20,7 +20,7 @@ import numpy as np
 from glassformer.core.errors import UsageError
 from glassformer.data import pydocs
 from glassformer.data.examples import Example, Examples, divide_examples
-from glassformer.data.order import number
+from glassformer.data.order import fold_seed
 
 HELD_OUT = 0.1  # share of validation, and of test
 DATES = 12_000
@@ -87,9 +87,9 @@ def dates() -> Examples:
     span = (LAST_DAY - FIRST_DAY).days + 1
     examples: list[Example] = []
     for i in range(DATES):
-        day = FIRST_DAY + datetime.timedelta(days=number(1, i) % span)
+        day = FIRST_DAY + datetime.timedelta(days=fold_seed(1, i) % span)
         spellings = _spellings(day)
-        chosen = {number(2, i, j) % len(spellings) for j in range(SPELLINGS)}
+        chosen = {fold_seed(2, i, j) % len(spellings) for j in range(SPELLINGS)}
         examples += [(spellings[k], day.isoformat()) for k in sorted(chosen)]
     splits, _ = divide_examples(examples, HELD_OUT / 2, HELD_OUT / 2, key=lambda e: e[1])
     return Examples("dates", splits, "whole dates by a hash: no spelling of a held-out date is trained on")

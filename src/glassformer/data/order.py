@@ -12,7 +12,7 @@ def _mix(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint64(31))
 
 
-def number(*parts: int) -> int:
+def fold_seed(*parts: int) -> int:
     """One 64-bit number from several, for seeding: (seed, step, …)."""
     state = np.zeros(1, np.uint64)
     for part in parts:
@@ -29,7 +29,7 @@ def shuffled(index: np.ndarray, n: int, key: int) -> np.ndarray:
     half = max(1, (max(n - 1, 1).bit_length() + 1) // 2)
     low = np.uint64((1 << half) - 1)
     shift = np.uint64(half)
-    keys = [np.uint64(number(key, r)) for r in range(_ROUNDS)]
+    keys = [np.uint64(fold_seed(key, r)) for r in range(_ROUNDS)]
 
     def once(x: np.ndarray) -> np.ndarray:
         left, right = x >> shift, x & low

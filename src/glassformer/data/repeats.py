@@ -12,7 +12,7 @@ import string
 
 import numpy as np
 
-from glassformer.data.order import number
+from glassformer.data.order import fold_seed
 
 ALPHABET = string.ascii_letters + string.digits
 DOCUMENTS, LINES = 400, 50
@@ -26,7 +26,7 @@ def documents() -> list[tuple[str, str]]:
 
 
 def _line(document: int, line: int) -> str:
-    random = np.random.Generator(np.random.PCG64(number(document, line)))
+    random = np.random.Generator(np.random.PCG64(fold_seed(document, line)))
     size = SHORTEST + int(random.integers(LONGEST - SHORTEST + 1))
     word = "".join(ALPHABET[int(k)] for k in random.permutation(len(ALPHABET))[:size])
     return f"{word * TIMES}\n"

@@ -53,7 +53,7 @@ class Step(NamedTuple):
     fresh: int
 
 
-class Draft:
+class ShardWriter:
     """The shards of a corpus, as far as they are written."""
 
     def __init__(self, folder: Path, corpus: Corpus, dtype: np.dtype, shard_tokens: int, seen: Seen | None):
@@ -104,11 +104,11 @@ class Draft:
 
     def _pieces(self, tokenizer: Tokenizer) -> Iterator[tuple[Step, np.ndarray]]:
         """Each piece of text and its ids, every document after a mark; an empty text stands for the mark."""
-        mark = np.array([] if tokenizer.end_of_text is None else [tokenizer.end_of_text], np.int32)
+        eot_id = np.array([] if tokenizer.eot_id is None else [tokenizer.eot_id], np.int32)
         steps: deque[Step] = deque()
         for ids in tokenizer.arrays(self._texts(steps)):
             step = steps.popleft()
-            yield step, ids if step.characters else mark
+            yield step, ids if step.characters else eot_id
 
     def _texts(self, steps: deque[Step]) -> Iterator[str]:
         """The texts from the journal's place on; read ahead of the ids, so each leaves a step."""

@@ -26,7 +26,7 @@ from glassformer.core.errors import DataError
 from glassformer.core.files import cache_dir, sync_folder, write_atomically, writing
 from glassformer.core.lock import locked
 from glassformer.data.seen import Seen
-from glassformer.data.shard_writer import JOURNAL, SEEN, Draft, Progress
+from glassformer.data.shard_writer import JOURNAL, SEEN, Progress, ShardWriter
 from glassformer.data.sources import Corpus
 from glassformer.tokenizers.tokenizer import Tokenizer
 
@@ -143,7 +143,7 @@ def _write(
     for other in after or ():
         assert seen is not None
         seen.load(other / SEEN)
-    draft = Draft(folder, corpus, dtype, SHARD_TOKENS, seen)
+    draft = ShardWriter(folder, corpus, dtype, SHARD_TOKENS, seen)
     draft.write(tokenizer, progress)
     written = draft.journal
     index = {

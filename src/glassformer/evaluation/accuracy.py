@@ -66,33 +66,33 @@ class Answers:
     probability: np.ndarray  # of what was predicted
 
 
-def evaluate_labels(model: nn.Module, task: Labelling, split: str, unseen: int = 0) -> Classification:
+def evaluate_labels(model: nn.Module, objective: Labelling, split: str, unseen: int = 0) -> Classification:
     """`unseen`: labels of positions beyond the model's context, which count as wrong."""
-    parts = list(answers(model, task))
+    parts = list(answers(model, objective))
     right = np.concatenate([*(p.predicted == p.targets for p in parts), np.zeros(unseen, bool)])
     return classification(split, np.concatenate([p.nats for p in parts]), right)
 
 
-def evaluate_masked(model: nn.Module, task: MaskedModelling, split: str) -> Classification:
+def evaluate_masked(model: nn.Module, objective: MaskedModelling, split: str) -> Classification:
     """Accuracy and loss on hidden tokens; which are hidden is the same each time."""
-    parts = [found for _, found in masked_answers(model, task)]
+    parts = [found for _, found in masked_answers(model, objective)]
     right = np.concatenate([p.predicted == p.targets for p in parts])
     return classification(split, np.concatenate([p.nats for p in parts]), right)
 
 
-def masked_answers(model: nn.Module, task: MaskedModelling) -> Iterator[tuple[Batch, Answers]]:
+def masked_answers(model: nn.Module, objective: MaskedModelling) -> Iterator[tuple[Batch, Answers]]:
     """Every window of the text once, with what the model says about its hidden tokens."""
-    windows = task.windows
-    size = max(1, BATCH_LOGITS // (windows.context * (task.mask + 1)))
+    windows = objective.windows
+    size = max(1, BATCH_LOGITS // (windows.context * (objective.mask + 1)))
     for first in range(0, windows.per_epoch, size):
-        batch = task.batch(first, min(size, windows.per_epoch - first))
-        yield batch, _answers(model, task, batch, np.arange(len(batch["inputs"])))
+        batch = objective.batch(first, min(size, windows.per_epoch - first))
+        yield batch, _answers(model, objective, batch, np.arange(len(batch["inputs"])))
 
 
-def answers(model: nn.Module, task: Labelling | Translating) -> Iterator[Answers]:
+def answers(model: nn.Module, objective: Labelling | Translating) -> Iterator[Answers]:
     """The model's answer to every example, those of like length together."""
-    for rows in length_batches(task.lengths):
-        yield _answers(model, task, task.collate(rows), np.array(rows))
+    for rows in length_batches(objective.lengths):
+        yield _answers(model, objective, objective.collate(rows), np.array(rows))
 
 
 def length_batches(lengths: list[int]) -> Iterator[list[int]]:
@@ -109,12 +109,12 @@ def length_batches(lengths: list[int]) -> Iterator[list[int]]:
 
 @torch.no_grad()
 def _answers(
-    model: nn.Module, task: Labelling | Translating | MaskedModelling, batch: Batch, rows: np.ndarray
+    model: nn.Module, objective: Labelling | Translating | MaskedModelling, batch: Batch, rows: np.ndarray
 ) -> Answers:
     device = next(model.parameters()).device
     batch = {name: tensor.to(device) for name, tensor in batch.items()}
     with evaluating(model):
-        logits = task.logits(model, batch)
+        logits = objective.logits(model, batch)
     flat = batch["targets"].flatten()
     nats = cross_entropy(logits, flat, reduction="none").float()
     probability, predicted = logits.flatten(0, -2).float().softmax(-1).max(-1)

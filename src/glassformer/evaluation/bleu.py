@@ -51,13 +51,13 @@ class Translation(Result):
 
 def evaluate_translation(
     model: nn.Module,
-    task: Translating,
+    objective: Translating,
     split: str,
     references: Sequence[str],
     translate: Callable[[], list[str]] | None = None,
 ) -> Translation:
     """The loss of every target token; with `translate`, which gives all hypotheses, also BLEU."""
-    nats = np.concatenate([part.nats for part in answers(model, task)])
+    nats = np.concatenate([part.nats for part in answers(model, objective)])
     loss = float(nats.mean(dtype=np.float64))
     perplexity = math.exp(min(loss, 700.0))
     if translate is None:

@@ -29,9 +29,9 @@ class Hypothesis:
     ended: bool  # by the mark; else it ran out of room
 
     @classmethod
-    def ranked(cls, ids: list[int], total: float, ended: bool, strength: float) -> "Hypothesis":
+    def ranked(cls, ids: list[int], total: float, ended: bool, length_penalty: float) -> "Hypothesis":
         length = len(ids) + ended
-        return cls(ids, total / ((5 + length) / 6) ** strength, ended)
+        return cls(ids, total / ((5 + length) / 6) ** length_penalty, ended)
 
 
 @torch.no_grad()
@@ -43,7 +43,7 @@ def beam_search(
     beams: int,
     tokens: int | list[int],
     end: int | None,
-    strength: float = 0.0,
+    length_penalty: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """The best sequences for each of B beginnings, best first, at most `tokens` long (for each, or for all).
 
@@ -67,7 +67,7 @@ def beam_search(
         for b, rank in ends.nonzero().tolist():  # in the order of their ranks
             if rank < beams - len(found[b]) and best[b, rank] > float("-inf"):
                 ids = written[b, beam[b, rank]].tolist()
-                found[b].append(Hypothesis.ranked(ids, float(best[b, rank]), True, strength))
+                found[b].append(Hypothesis.ranked(ids, float(best[b, rank]), True, length_penalty))
         room = torch.tensor([beams - len(f) for f in found], device=device).clamp(min=0)
         total, kept = best.masked_fill(ends, float("-inf")).topk(beams, dim=-1)
         total = total.masked_fill(torch.arange(beams, device=device) >= room[:, None], float("-inf"))
@@ -76,7 +76,7 @@ def beam_search(
         written = torch.cat([before, chosen[..., None]], dim=-1)
         for b in (b for b, limit in enumerate(limits) if limit == length):  # no room for more
             found[b] += [
-                Hypothesis.ranked(i, s, False, strength)
+                Hypothesis.ranked(i, s, False, length_penalty)
                 for i, s in zip(written[b].tolist(), total[b].tolist(), strict=True)
                 if s > float("-inf")
             ]

@@ -16,10 +16,10 @@ BATCH_TOKENS = 4096  # source tokens times beams that are written for at once
 def translate_ids(
     model: EncoderDecoder,
     sources: Sequence[np.ndarray],
-    mark: int,
+    eot_id: int,
     *,
     beams: int = 4,
-    strength: float = 0.6,
+    length_penalty: float = 0.6,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[list[Hypothesis]]:
     """For each source (ids without marks) its translations, best first."""
@@ -32,13 +32,15 @@ def translate_ids(
         full = (len(rows) + 1) * (len(sources[i]) + 1) * beams > BATCH_TOKENS
         if not full and place < len(order) - 1:
             continue
-        ids, keys = (torch.from_numpy(x).to(device) for x in pad([np.append(sources[r], mark) for r in rows]))
+        ids, padding_mask = (
+            torch.from_numpy(x).to(device) for x in pad([np.append(sources[r], eot_id) for r in rows])
+        )
         room = [2 * len(sources[r]) + 20 for r in rows]  # of each by itself, whatever its company
         room = [n if model.limit is None else min(n, model.limit) for n in room]
-        first = torch.full((len(rows), 1), mark, device=device)
-        options = {"beams": beams, "tokens": room, "end": mark, "strength": strength}
+        first = torch.full((len(rows), 1), eot_id, device=device)
+        options = {"beams": beams, "tokens": room, "end": eot_id, "length_penalty": length_penalty}
         with evaluating(model):
-            best = beam_search(model.decode, model.start(ids, keys, max(room)), first, **options)
+            best = beam_search(model.decode, model.start(ids, padding_mask, max(room)), first, **options)
         for r, hypotheses in zip(rows, best, strict=True):
             found[r] = hypotheses
         progress(len(rows))

@@ -30,10 +30,10 @@ def stream_text(
     """
     if tokens < 1 or n < 1:
         raise UsageError("the numbers of tokens and of samples: expected at least 1")
-    mark = tokenizer.end_of_text
+    eot_id = tokenizer.eot_id
     ids = prompt_ids(tokenizer, prompt)
     batch = torch.tensor([ids] * n, device=next(model.parameters()).device)
-    streams = [TextStream(tokenizer, mark, stop, after=len(ids) > (mark is not None)) for _ in range(n)]
+    streams = [TextStream(tokenizer, eot_id, stop, after=len(ids) > (eot_id is not None)) for _ in range(n)]
     for chosen in generate(model, batch, tokens, choose, cached=cached, new_tap=new_tap):
         yield [s.feed(t) for s, t in zip(streams, chosen.tolist(), strict=True)]
         if all(s.ended for s in streams):
@@ -42,7 +42,7 @@ def stream_text(
 
 
 def search_text(
-    model: LanguageModel, tokenizer: Tokenizer, prompt: str, tokens: int, beams: int, strength: float
+    model: LanguageModel, tokenizer: Tokenizer, prompt: str, tokens: int, beams: int, length_penalty: float
 ) -> list[tuple[str, float]]:
     """The continuations that beam search finds, best first, each with its score."""
     ids = torch.tensor([prompt_ids(tokenizer, prompt)], device=next(model.parameters()).device)
@@ -57,16 +57,16 @@ def search_text(
         ids,
         beams=beams,
         tokens=tokens,
-        end=tokenizer.end_of_text,
-        strength=strength,
+        end=tokenizer.eot_id,
+        length_penalty=length_penalty,
     )[0]
     return [(tokenizer.decode(h.ids, specials=False), h.score) for h in found]
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
     """What a model reads before it writes: the mark that begins a text, and the prompt."""
-    mark = tokenizer.end_of_text
-    ids = ([] if mark is None else [mark]) + tokenizer.encode(prompt)
+    eot_id = tokenizer.eot_id
+    ids = ([] if eot_id is None else [eot_id]) + tokenizer.encode(prompt)
     if not ids:
         raise UsageError("this tokenizer has no end-of-text mark to start from: give a prompt")
     return ids
@@ -75,9 +75,11 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
 class TextStream:
     """One sequence. `feed` takes an id and returns the text that is certain by now."""
 
-    def __init__(self, tokenizer: Tokenizer, mark: int | None, stop: Sequence[str] = (), after: bool = False):
-        """`mark` ends the text; `after`: the text continues a prompt."""
-        self.mark, self.stop = mark, [s for s in stop if s]
+    def __init__(
+        self, tokenizer: Tokenizer, eot_id: int | None, stop: Sequence[str] = (), after: bool = False
+    ):
+        """`eot_id` ends the text; `after`: the text continues a prompt."""
+        self.eot_id, self.stop = eot_id, [s for s in stop if s]
         self.ended = False
         self._decoding = Decoding(tokenizer, after)
         self._held = ""  # text that may be the beginning of a stop string
@@ -85,7 +87,7 @@ class TextStream:
     def feed(self, token: int) -> str:
         if self.ended:
             return ""
-        if token == self.mark:
+        if token == self.eot_id:
             self.ended = True
             return self._release(self._decoding.flush(), final=True)
         return self._release(self._decoding.feed(token), final=False)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from glassformer.core.errors import UsageError
 from glassformer.inspection.edits import Edit, put
 from glassformer.inspection.maps import attention_of, mask_of, written_by_head
-from glassformer.inspection.trace import Seen, gradients, see, stack_of
+from glassformer.inspection.trace import Trace, gradients, record_trace, stack_of
 from glassformer.models.attention import attend_by_formula
 from glassformer.models.block import Block, add, bare, pre
 
@@ -50,20 +50,20 @@ def logit_difference(right: int, wrong: int, position: int = -1) -> Metric:
     return lambda logits: logits[:, position, right] - logits[:, position, wrong]
 
 
-class HasSeen(Protocol):
+class HasTrace(Protocol):
     """A look: what was seen, with names."""
 
     @property
-    def seen(self) -> Seen: ...
+    def trace(self) -> Trace: ...
 
 
-def _seen(it: Seen | HasSeen) -> Seen:
-    return it if isinstance(it, Seen) else it.seen
+def _trace(it: Trace | HasTrace) -> Trace:
+    return it if isinstance(it, Trace) else it.trace
 
 
 def patch(
-    clean: Seen | HasSeen,
-    corrupt: Seen | HasSeen | Tensor,
+    clean: Trace | HasTrace,
+    corrupt: Trace | HasTrace | Tensor,
     metric: Metric,
     what: str = "resid",
     by_position: bool | None = None,
@@ -75,8 +75,8 @@ def patch(
     `resid`, `attention` and `mlp` are patched by layer and position, `heads` by layer and head (or, with
     `by_position`, by all three). `rows` places are run at a time.
     """
-    clean = _seen(clean)
-    corrupt = corrupt if isinstance(corrupt, Tensor) else _seen(corrupt).inputs[0]
+    clean = _trace(clean)
+    corrupt = corrupt if isinstance(corrupt, Tensor) else _trace(corrupt).inputs[0]
     if what not in WHAT:
         raise UsageError(f"no '{what}' to patch: expected {', '.join(WHAT)}")
     if clean.inputs[0].shape != corrupt.shape or len(corrupt) != 1:
@@ -95,15 +95,15 @@ def patch(
     found: list[Tensor] = []
     for some in torch.cat([places, nowhere]).split(rows):
         edits = [_row_edit(clean[site], site, some, i, shape) for i, site in enumerate(sites)]
-        seen = see(
+        trace = record_trace(
             clean.model,
             corrupt.expand(rows, -1),
             sites=("logits",),
             edits=[*clean.edits, *edits],
-            keys=None if clean.keys is None else clean.keys.expand(rows, -1),
+            padding_mask=None if clean.padding_mask is None else clean.padding_mask.expand(rows, -1),
             compiled=clean.compiled,
         )
-        found.append(metric(seen.logits))
+        found.append(metric(trace.logits))
     values = torch.cat(found)
     keep = [L, *(n for n, there in ((H, what == "heads"), (T, by_position)) if there)]
     return Patching(what, values[: len(places)].view(keep), float(metric(clean.logits)), float(values[-1]))
@@ -122,8 +122,8 @@ def _row_edit(value: Tensor, site: str, places: Tensor, layer: int, shape: tuple
 
 
 def path_patch(
-    clean: Seen | HasSeen,
-    corrupt: Seen | HasSeen,
+    clean: Trace | HasTrace,
+    corrupt: Trace | HasTrace,
     sender: tuple[int, int],
     receiver: tuple[int, int],
     inputs: str = "q",
@@ -134,7 +134,7 @@ def path_patch(
     (layer, head) each; `inputs` are those of q, k and v that see it. For norms before the layers or none,
     where what a head writes reaches a later layer unchanged.
     """
-    clean, corrupt = _seen(clean), _seen(corrupt)
+    clean, corrupt = _trace(clean), _trace(corrupt)
     (i, head), (j, other) = sender, receiver
     stack, heads = stack_of(clean), clean["0.q"].shape[1]
     if not (0 <= i < j < len(stack.blocks) and 0 <= head < heads and 0 <= other < heads):
@@ -186,9 +186,9 @@ def integrated(
     would be a bad one: a norm makes of any small vector a large one, so that everything happens at the very
     start of the way. The integral is taken by Gauss-Legendre quadrature at `steps` points.
     """
-    seen = see(model, ids, sites=("embed",))
-    start = see(model, ids[:, :1].expand_as(ids) if baseline is None else baseline, sites=("embed",))
-    way = seen["embed"] - start["embed"]
+    trace = record_trace(model, ids, sites=("embed",))
+    start = record_trace(model, ids[:, :1].expand_as(ids) if baseline is None else baseline, sites=("embed",))
+    way = trace["embed"] - start["embed"]
     points, weights = np.polynomial.legendre.leggauss(steps)
     total = torch.zeros_like(way[0])
     for first in range(0, steps, rows):
@@ -197,8 +197,8 @@ def integrated(
             for x in ((points + 1) / 2, weights / 2)
         )
         here = [put("embed", start["embed"] + far * way)]
-        there = see(model, ids.expand(len(far), -1), sites=("embed",), edits=here)
+        there = record_trace(model, ids.expand(len(far), -1), sites=("embed",), edits=here)
         _, slopes = gradients(there, lambda logits: metric(logits).sum(), ["embed"])
         total += (share * slopes["embed"]).sum(dim=0)
-    ends = (float(metric(end.logits)) for end in (seen, start))
+    ends = (float(metric(end.logits)) for end in (trace, start))
     return Integrated((total * way[0]).sum(dim=-1), *ends)

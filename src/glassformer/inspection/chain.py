@@ -21,7 +21,7 @@ from torch import Tensor
 
 from glassformer.core.errors import UsageError
 from glassformer.inspection.maps import attention_of, pattern
-from glassformer.inspection.trace import Seen
+from glassformer.inspection.trace import Trace
 from glassformer.models.attention import Attention, join_heads
 
 
@@ -36,13 +36,13 @@ class AttentionGradients:
     parameters: dict[str, Tensor]
 
 
-def by_chain_rule(seen: Seen, layer: int, x: Tensor, g: Tensor, part: str = "") -> AttentionGradients:
+def by_chain_rule(trace: Trace, layer: int, x: Tensor, g: Tensor, part: str = "") -> AttentionGradients:
     """From the layer's input x (B, T, C) (after its norm) and g, the gradient of what it writes."""
-    attention = attention_of(seen, layer, part)
+    attention = attention_of(trace, layer, part)
     if not isinstance(attention, Attention):
         raise UsageError("the chain rule is written out for full attention")
-    q, k, v, z = (seen[f"{part}{layer}.{name}"] for name in "qkvz")
-    weights = pattern(seen, layer, part=part).to(q.dtype)  # (B, H, T, S)
+    q, k, v, z = (trace[f"{part}{layer}.{name}"] for name in "qkvz")
+    weights = pattern(trace, layer, part=part).to(q.dtype)  # (B, H, T, S)
     shared = q.shape[1] // k.shape[1]
     keys, values = (t.repeat_interleave(shared, dim=1) for t in (k, v))
 

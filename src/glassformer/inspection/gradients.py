@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from glassformer.inspection.edits import Edits
 from glassformer.inspection.maps import mask_of
 from glassformer.inspection.residual import relative_error, stream_sites
-from glassformer.inspection.trace import Loss, Seen, body_of, gradients, see, stack_of
+from glassformer.inspection.trace import Loss, Trace, body_of, gradients, record_trace, stack_of
 from glassformer.models.block import Block, Join, replace
 from glassformer.models.build import make_model
 from glassformer.models.model import evaluating
@@ -56,16 +56,16 @@ def next_token_loss(ids: Tensor) -> Loss:
     return loss
 
 
-def backward(seen: Seen, loss: Loss, part: str = "") -> tuple[Tensor, list[Passed]]:
+def backward(trace: Trace, loss: Loss, part: str = "") -> tuple[Tensor, list[Passed]]:
     """The loss, and for every layer, from the first, how the gradient came down through it."""
-    layers = _layers(seen, part)
+    layers = _layers(trace, part)
     sites = [f"{part}embed", *(after for _, _, after, _ in layers)]
-    value, found = gradients(seen, loss, sites)
+    value, found = gradients(trace, loss, sites)
     passed: list[Passed] = []
     before = sites[0]
     for name, block, after, make in layers:
-        x, g, i = seen[before].detach(), found[after], int(name.partition(".")[0])
-        with evaluating(seen.model):
+        x, g, i = trace[before].detach(), found[after], int(name.partition(".")[0])
+        with evaluating(trace.model):
             ways = [_one_way(x, g, make(i, block, join)) for join in _ways(block)]
         passed.append(Passed(f"{part}{name}", found[before], *ways))
         before = after
@@ -75,11 +75,11 @@ def backward(seen: Seen, loss: Loss, part: str = "") -> tuple[Tensor, list[Passe
 Step = Callable[[Tensor], Tensor]
 
 
-def _layers(seen: Seen, part: str) -> list[tuple[str, Block, str, Callable[[int, Block, Join], Step]]]:
+def _layers(trace: Trace, part: str) -> list[tuple[str, Block, str, Callable[[int, Block, Join], Step]]]:
     """Each layer: its name, block, the site behind it, and the step it makes with a given join."""
-    mask = mask_of(seen, part)
-    memory = Memory(seen["encoder.final"], seen.keys) if part == "decoder." else None
-    edits = Edits(seen.edits)
+    mask = mask_of(trace, part)
+    memory = Memory(trace["encoder.final"], trace.padding_mask) if part == "decoder." else None
+    edits = Edits(trace.edits)
 
     def attention(i: int, block: Block, join: Join) -> Step:
         tap = inside(edits, f"{part}{i}")
@@ -103,7 +103,7 @@ def _layers(seen: Seen, part: str) -> list[tuple[str, Block, str, Callable[[int,
         return lambda x: tap("resid", block.placement(x, block.mlp_norm, lambda h: block.mlp(h, tap), join))
 
     layers: list[tuple[str, Block, str, Callable[[int, Block, Join], Step]]] = []
-    for i, block in enumerate(stack_of(seen, part).blocks):
+    for i, block in enumerate(stack_of(trace, part).blocks):
         assert isinstance(block, Block)
         layers.append((f"{i}.attention", block, f"{part}{i}.resid_mid", attention))
         if block.cross is not None:
@@ -131,10 +131,10 @@ def _one_way(x: Tensor, g: Tensor, step: Step) -> Tensor:
     return torch.zeros_like(g) if found is None else found
 
 
-def by_depth(seen: Seen, loss: Loss, part: str = "") -> list[float]:
+def by_depth(trace: Trace, loss: Loss, part: str = "") -> list[float]:
     """The length of the gradient at the embedding and behind every block."""
-    sites = [f"{part}{site}" for site in stream_sites(seen, part)]
-    _, found = gradients(seen, loss, sites)
+    sites = [f"{part}{site}" for site in stream_sites(trace, part)]
+    _, found = gradients(trace, loss, sites)
     return [float(found[site].double().norm()) for site in sites]
 
 
@@ -148,12 +148,14 @@ def without_residuals(model: nn.Module, task: str = "language") -> nn.Module:
     return other.to(first.device, first.dtype).eval()
 
 
-def side_by_side(seen: Seen, loss: Loss, task: str = "language") -> dict[str, list[float]]:
+def side_by_side(trace: Trace, loss: Loss, task: str = "language") -> dict[str, list[float]]:
     """The gradient over depth as the model is, and without its residual connections if it has any."""
     part = "" if task != "translate" else "decoder."
-    found = {"as it is": by_depth(seen, loss, part)}
-    if not isinstance(body_of(seen.model, part), Stack):
+    found = {"as it is": by_depth(trace, loss, part)}
+    if not isinstance(body_of(trace.model, part), Stack):
         return found
-    other = without_residuals(seen.model, task)
-    bare = see(other, *seen.inputs, sites=("embed", "resid"), edits=seen.edits, keys=seen.keys)
+    other = without_residuals(trace.model, task)
+    bare = record_trace(
+        other, *trace.inputs, sites=("embed", "resid"), edits=trace.edits, padding_mask=trace.padding_mask
+    )
     return {**found, "without residuals": by_depth(bare, loss, part)}

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from glassformer.core.errors import UsageError
 from glassformer.inspection.edits import Edit, put, zero
 from glassformer.inspection.maps import pattern
-from glassformer.inspection.trace import Seen, see, stack_of
+from glassformer.inspection.trace import Trace, record_trace, stack_of
 
 KINDS = ("previous", "first", "itself", "duplicate", "induction", "positional")
 CALLED = 0.5
@@ -74,11 +74,11 @@ def repeated(
     return torch.cat([start, half, half], dim=1)
 
 
-def score_heads(seen: Seen, part: str = "") -> list[HeadScores]:
+def score_heads(trace: Trace, part: str = "") -> list[HeadScores]:
     """Every head of a model that has seen `repeated` sequences, layer by layer; `rank` orders them."""
     found: list[HeadScores] = []
-    for layer in range(len(stack_of(seen, part).blocks)):
-        scores = _scores(pattern(seen, layer, part=part))
+    for layer in range(len(stack_of(trace, part).blocks)):
+        scores = _scores(pattern(trace, layer, part=part))
         heads = len(next(iter(scores.values())))
         found += [HeadScores(layer, h, {k: v[h] for k, v in scores.items()}) for h in range(heads)]
     return found
@@ -102,7 +102,7 @@ def _scores(A: Tensor) -> dict[str, list[float]]:
     mean = flat.mean(dim=0, keepdim=True)
     varies = (flat - mean).square().sum(dim=(0, 2, 3))
     entropy = -(flat * flat.clamp_min(1e-30).log()).sum(dim=-1)
-    seen = (flat > 0).sum(dim=-1).clamp_min(2)
+    trace = (flat > 0).sum(dim=-1).clamp_min(2)
     found = {
         "previous": back(1),
         "first": flat[..., 0].mean(dim=(0, 2)),
@@ -111,7 +111,7 @@ def _scores(A: Tensor) -> dict[str, list[float]]:
         "induction": back(N - 1),
         "positional": 1 - varies / flat.square().sum(dim=(0, 2, 3)).clamp_min(1e-30),
         "local": torch.stack([back(d) for d in range(min(5, N))]).sum(dim=0),
-        "spread": (entropy / seen.log()).mean(dim=(0, 2)),
+        "spread": (entropy / trace.log()).mean(dim=(0, 2)),
     }
     return {name: value.tolist() for name, value in found.items()}
 
@@ -130,16 +130,16 @@ class Copying:
 
 def copying(model: nn.Module, sequences: Tensor, edits: Sequence[Edit] = ()) -> Copying:
     """How well a language model copies what it has seen before in the same text."""
-    logits = see(model, sequences, sites=("logits",), edits=edits).logits[:, :-1].float()
+    logits = record_trace(model, sequences, sites=("logits",), edits=edits).logits[:, :-1].float()
     loss = F.cross_entropy(logits.transpose(1, 2), sequences[:, 1:], reduction="none")  # (B, T − 1)
     N = (sequences.shape[1] - 1) // 2
     return Copying(float(loss[:, :N].mean()), float(loss[:, N + 1 :].mean()))  # the very first is no copy
 
 
-def ablation(seen: Seen, layer: int, head: int, kind: str = "mean", part: str = "") -> Edit:
+def ablation(trace: Trace, layer: int, head: int, kind: str = "mean", part: str = "") -> Edit:
     """Switch a head off: `zero`, its `mean` over these texts and positions, or `resample` another text's."""
     site = f"{part}{layer}.z"
-    z = seen[site]
+    z = trace[site]
     if kind == "zero":
         return zero(site, heads=head)
     if kind == "mean":
@@ -150,10 +150,10 @@ def ablation(seen: Seen, layer: int, head: int, kind: str = "mean", part: str = 
 
 
 def ablate_each(
-    model: nn.Module, sequences: Tensor, kind: str = "mean", seen: Seen | None = None
+    model: nn.Module, sequences: Tensor, kind: str = "mean", trace: Trace | None = None
 ) -> list[tuple[int, int, Copying]]:
     """What copying is left with each head switched off in turn."""
-    seen = seen or see(model, sequences, sites=("z",))
-    blocks = stack_of(seen).blocks
-    heads = [(i, h) for i in range(len(blocks)) for h in range(seen[f"{i}.z"].shape[1])]
-    return [(i, h, copying(model, sequences, [ablation(seen, i, h, kind)])) for i, h in heads]
+    trace = trace or record_trace(model, sequences, sites=("z",))
+    blocks = stack_of(trace).blocks
+    heads = [(i, h) for i in range(len(blocks)) for h in range(trace[f"{i}.z"].shape[1])]
+    return [(i, h, copying(model, sequences, [ablation(trace, i, h, kind)])) for i, h in heads]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.core.errors import UsageError
-from glassformer.inspection.trace import Seen, body_of, stack_of
+from glassformer.inspection.trace import Trace, body_of, stack_of
 from glassformer.models.attention import CrossAttention, Mask, Mixer, attend_by_formula
 from glassformer.models.block import Block
 from glassformer.models.recurrent import RecurrentStack
@@ -24,7 +24,7 @@ Rows = slice | range | Sequence[int] | None
 
 
 def pattern(
-    seen: Seen,
+    trace: Trace,
     layer: int,
     heads: Sequence[int] | None = None,
     queries: Rows = None,
@@ -32,11 +32,15 @@ def pattern(
     cross: bool = False,
 ) -> Tensor:
     """The weights A (B, H, T, S) of a layer; `cross`: of the decoder's look into the source."""
-    mixer, site = attention_of(seen, layer, part, cross), _site(seen, layer, part, cross)
-    q, k = seen[f"{site}q"].float(), seen[f"{site}k"].float()
+    mixer, site = attention_of(trace, layer, part, cross), _site(trace, layer, part, cross)
+    q, k = trace[f"{site}q"].float(), trace[f"{site}k"].float()
     chosen = list(range(q.shape[1])) if heads is None else list(heads)
     groups = [h // (q.shape[1] // k.shape[1]) for h in chosen]  # the key-value head of each
-    q, k, mask = q[:, chosen], k[:, groups], Mask(keys=seen.keys) if cross else mask_of(seen, part)
+    q, k, mask = (
+        q[:, chosen],
+        k[:, groups],
+        Mask(padding_mask=trace.padding_mask) if cross else mask_of(trace, part),
+    )
     rows = _rows(queries, q.shape[-2])
     pieces = [_some_rows(q, k, mask, mixer, chosen, run) for run in _runs(rows)]
     found, order = torch.cat(pieces, dim=2), sorted(rows)
@@ -50,8 +54,8 @@ def _some_rows(
     T, S, first, last = q.shape[-2], k.shape[-2], rows.start, rows.stop
     near = last if mask.causal and T == S else S
     if near != S or last - first == T:
-        keys = None if mask.keys is None else mask.keys[:, :near]
-        mask = replace(mask, keys=keys)
+        padding_mask = None if mask.padding_mask is None else mask.padding_mask[:, :near]
+        mask = replace(mask, padding_mask=padding_mask)
         bias = mixer.bias(last - first, near) if isinstance(mixer, Mixer) else None
     else:
         pairs = mask.table(T, S, q.device)[..., first:last, :]
@@ -64,7 +68,7 @@ def _some_rows(
 
 
 def value_weighted(
-    seen: Seen,
+    trace: Trace,
     layer: int,
     heads: Sequence[int] | None = None,
     queries: Rows = None,
@@ -72,22 +76,22 @@ def value_weighted(
     cross: bool = False,
 ) -> Tensor:
     """Each row of A in the proportions of what would be written, (B, H, T, S)."""
-    weights, site = pattern(seen, layer, heads, queries, part, cross), _site(seen, layer, part, cross)
-    v, H = seen[f"{site}v"].float(), seen[f"{site}q"].shape[1]
+    weights, site = pattern(trace, layer, heads, queries, part, cross), _site(trace, layer, part, cross)
+    v, H = trace[f"{site}v"].float(), trace[f"{site}q"].shape[1]
     written = written_by_head(
-        attention_of(seen, layer, part, cross), v.repeat_interleave(H // v.shape[1], dim=1)
+        attention_of(trace, layer, part, cross), v.repeat_interleave(H // v.shape[1], dim=1)
     )
     lengths = written.norm(dim=-1) if heads is None else written.norm(dim=-1)[:, list(heads)]  # (B, H, S)
     weighted = weights * lengths[:, :, None]
     return weighted / weighted.sum(dim=-1, keepdim=True).clamp_min(1e-30)
 
 
-def rollout(seen: Seen, upto: int | None = None, part: str = "") -> Tensor:
+def rollout(trace: Trace, upto: int | None = None, part: str = "") -> Tensor:
     """How much of each position is in each, (B, T, T): the product of (A + 1)/2, A the mean over heads."""
-    layers = len(stack_of(seen, part).blocks) if upto is None else upto
+    layers = len(stack_of(trace, part).blocks) if upto is None else upto
     flow: Tensor | None = None
     for layer in range(layers):
-        mean = pattern(seen, layer, part=part).mean(dim=1)
+        mean = pattern(trace, layer, part=part).mean(dim=1)
         step = (mean + torch.eye(mean.shape[-1], device=mean.device)) / 2
         flow = step if flow is None else step @ flow
     if flow is None:
@@ -108,12 +112,12 @@ def written_by_head(layer: Mixer | CrossAttention, z: Tensor) -> Tensor:
     return torch.einsum("bhte,che->bhtc", z, slices)
 
 
-def attention_of(seen: Seen, layer: int, part: str = "", cross: bool = False) -> Mixer | CrossAttention:
-    body = body_of(seen.model, part)
+def attention_of(trace: Trace, layer: int, part: str = "", cross: bool = False) -> Mixer | CrossAttention:
+    body = body_of(trace.model, part)
     if cross and isinstance(body, RecurrentStack):  # it has one, behind the last layer
         found = body.cross
     else:
-        blocks = stack_of(seen, part).blocks
+        blocks = stack_of(trace, part).blocks
         if not 0 <= layer < len(blocks):
             raise UsageError(f"there is no layer {layer}: the model has {len(blocks)}, counted from 0")
         block = blocks[layer]
@@ -124,17 +128,21 @@ def attention_of(seen: Seen, layer: int, part: str = "", cross: bool = False) ->
     return found
 
 
-def _site(seen: Seen, layer: int, part: str, cross: bool) -> str:
+def _site(trace: Trace, layer: int, part: str, cross: bool) -> str:
     """What the names of a layer's q, k and v begin with."""
-    if cross and isinstance(body_of(seen.model, part), RecurrentStack):
+    if cross and isinstance(body_of(trace.model, part), RecurrentStack):
         return f"{part}cross."
     return f"{part}{layer}.{'cross.' if cross else ''}"
 
 
-def mask_of(seen: Seen, part: str = "") -> Mask:
+def mask_of(trace: Trace, part: str = "") -> Mask:
     """The mask of the self-attention of a stack, with the padding of this text."""
-    mask = stack_of(seen, part).mask
-    return mask if seen.keys is None or part == "decoder." else replace(mask, keys=seen.keys)
+    mask = stack_of(trace, part).mask
+    return (
+        mask
+        if trace.padding_mask is None or part == "decoder."
+        else replace(mask, padding_mask=trace.padding_mask)
+    )
 
 
 def _rows(queries: Rows, T: int) -> list[int]:

@@ -19,7 +19,7 @@ import yaml
 from torch import nn
 
 from glassformer.inspection.maps import pattern
-from glassformer.inspection.trace import see, stack_of
+from glassformer.inspection.trace import record_trace, stack_of
 
 Encode = Callable[[str], tuple[list[int], list[tuple[int, int]]]]  # text to ids and their characters
 
@@ -71,12 +71,12 @@ def relations(model: nn.Module, encode: Encode, limit: int | None = None) -> lis
             source, target = (_tokens(places, word) for word in (sentence.source, sentence.target))
             if not source or not target or (limit is not None and len(ids) > limit):
                 continue
-            seen = see(model, torch.tensor([ids], device=device), sites=("q", "k"))
-            layers = range(len(stack_of(seen).blocks))
+            trace = record_trace(model, torch.tensor([ids], device=device), sites=("q", "k"))
+            layers = range(len(stack_of(trace).blocks))
             row = source[-1]
-            looks = torch.stack([pattern(seen, i, queries=[row])[0, :, 0, target].sum(-1) for i in layers])
+            looks = torch.stack([pattern(trace, i, queries=[row])[0, :, 0, target].sum(-1) for i in layers])
             total = looks if total is None else total + looks
-            visible = row + 1 if stack_of(seen).mask.causal else len(ids)
+            visible = row + 1 if stack_of(trace).mask.causal else len(ids)
             even, used = even + len(target) / visible, used + 1
         if total is not None:
             found.append(Relation(name, (total / used).tolist(), even / used, used))

@@ -15,7 +15,7 @@ from glassformer.inspection import heads, residual
 from glassformer.inspection.look import Look
 from glassformer.inspection.maps import attention_of, written_by_head
 from glassformer.inspection.relations import Encode, relations
-from glassformer.inspection.trace import see, stack_of
+from glassformer.inspection.trace import record_trace, stack_of
 
 VERSION = 1
 MOST_MAPS = 4_000_000  # numbers of attention maps that are written without being asked for
@@ -51,14 +51,14 @@ def report(
         found["errors"] = _errors(look, found)
     else:
         found["omitted"] += ["attention", "attribution", "heads"]
-        if f"{look.part}cross.q" in look.seen.values:
+        if f"{look.part}cross.q" in look.trace.values:
             found["cross.attention"] = [look.pattern(0, cross=True).tolist()]
     return _rounded(found)
 
 
 def _refuse_nan(look: Look) -> None:
     """Where a model breaks, its numbers say no more than that: say where."""
-    for site, x in look.seen.values.items():
+    for site, x in look.trace.values.items():
         if not bool(x.isfinite().all()):
             raise UsageError(
                 f"what this model computes is not finite; it begins at {site}. Its weights are broken, or "
@@ -68,7 +68,7 @@ def _refuse_nan(look: Look) -> None:
 
 def _predictions(look: Look) -> list[list[list[Any]]]:
     """The five likeliest outputs at each position, or of the whole."""
-    places = [-1] if look.answers_once else range(look.seen.logits.shape[1])
+    places = [-1] if look.answers_once else range(look.trace.logits.shape[1])
     return [[[name, p] for name, p in look.best(t)] for t in places]
 
 
@@ -78,12 +78,12 @@ def _residual(look: Look) -> dict[str, Any]:
         "writes": [{"site": s, "length": n, "cosine": c} for s, n, c in look.writes()],
     }
     crossing = (
-        f"{look.part}cross.z" in look.seen.values
+        f"{look.part}cross.z" in look.trace.values
     )  # what a recurrent translator answers is made behind it
     if not look.answers_once and not crossing:
         found["lens"] = {}
-        for site in residual.stream_sites(look.seen, look.part):
-            best = residual.lens(look.seen, site, look.part)[0].softmax(-1).max(dim=-1)
+        for site in residual.stream_sites(look.trace, look.part):
+            best = residual.lens(look.trace, site, look.part)[0].softmax(-1).max(dim=-1)
             each = zip(best.indices.tolist(), best.values.tolist(), strict=True)
             found["lens"][site] = [[look.name(i), p] for i, p in each]
     return found
@@ -92,12 +92,12 @@ def _residual(look: Look) -> dict[str, Any]:
 def _attribution(look: Look, position: int) -> dict[str, Any]:
     output = int(look.logits(position).argmax())
     shares, logit, error = look.attribution(output, position)
-    place = None if look.answers_once else position % look.seen.logits.shape[1]
+    place = None if look.answers_once else position % look.trace.logits.shape[1]
     return {"position": place, "output": look.name(output), "logit": logit, "parts": shares, "error": error}
 
 
 def _gradient(look: Look) -> dict[str, Any]:
-    if look.task != "classify" and look.seen.inputs[-1].shape[1] < 2:
+    if look.task != "classify" and look.trace.inputs[-1].shape[1] < 2:
         return {}
     found: dict[str, Any] = {"depth": look.depth()}
     if look.is_transformer:
@@ -120,8 +120,8 @@ def _attention(look: Look, always: bool, omitted: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part in look.tokens:
         T = len(look.tokens[part])
-        count = range(len(stack_of(look.seen, part).blocks))
-        if not always and len(count) * look.seen[f"{part}0.q"].shape[1] * T * T > MOST_MAPS:
+        count = range(len(stack_of(look.trace, part).blocks))
+        if not always and len(count) * look.trace[f"{part}0.q"].shape[1] * T * T > MOST_MAPS:
             omitted += [f"{part}{name}" for name in ("attention", "value_weighted", "rollout")]
             continue
         found[f"{part}attention"] = [look.pattern(i, part=part).tolist() for i in count]
@@ -134,14 +134,14 @@ def _attention(look: Look, always: bool, omitted: list[str]) -> dict[str, Any]:
 
 def _heads(look: Look, encode: Encode | None, special: Sequence[int]) -> dict[str, Any]:
     """What kinds of heads they are, on made-up sequences, and what a language model owes to copying."""
-    model, limit = look.seen.model, look.model.get("context", 64)
+    model, limit = look.trace.model, look.model.get("context", 64)
     vocab = look.model.get("vocab", 0)
     if look.part or not vocab or limit < 9:
         return {}
-    device = look.seen.logits.device
+    device = look.trace.logits.device
     sequences = heads.repeated(vocab, min(limit, 65), avoid=special).to(device)
-    seen = see(model, sequences, sites=("q", "k", "z"))
-    scored = heads.score_heads(seen)
+    trace = record_trace(model, sequences, sites=("q", "k", "z"))
+    scored = heads.score_heads(trace)
     made: dict[str, Any] = {
         "heads": [{"layer": h.layer, "head": h.head, "kind": h.kind, "scores": h.scores} for h in scored],
         "ranking": {
@@ -151,7 +151,7 @@ def _heads(look: Look, encode: Encode | None, special: Sequence[int]) -> dict[st
     }
     if look.task == "language":
         plain, top = heads.copying(model, sequences), heads.rank(scored, "induction")[0]
-        without = heads.copying(model, sequences, [heads.ablation(seen, top.layer, top.head)])
+        without = heads.copying(model, sequences, [heads.ablation(trace, top.layer, top.head)])
         made["copying"] = {
             "first": plain.first,
             "second": plain.second,
@@ -171,7 +171,7 @@ def _errors(look: Look, found: dict[str, Any]) -> dict[str, float]:
     heads_: list[float] = []
     streams: list[float] = []
     for part in look.tokens:
-        T, count = len(look.tokens[part]), len(stack_of(look.seen, part).blocks)
+        T, count = len(look.tokens[part]), len(stack_of(look.trace, part).blocks)
         for i in range(count):
             for cross in (False, True) if part == "decoder." else (False,):
                 heads_.append(_head_error(look, i, part, cross))
@@ -190,7 +190,7 @@ def _errors(look: Look, found: dict[str, Any]) -> dict[str, float]:
 
 def _head_error(look: Look, layer: int, part: str, cross: bool) -> float:
     attention, site = (
-        attention_of(look.seen, layer, part, cross),
+        attention_of(look.trace, layer, part, cross),
         f"{part}{layer}.{'cross.' if cross else ''}",
     )
     bias = getattr(getattr(attention, "out", None), "bias", None)

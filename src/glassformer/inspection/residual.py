@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from glassformer.core.errors import UsageError
 from glassformer.inspection.maps import written_by_head
-from glassformer.inspection.trace import Seen, body_of, stack_of
+from glassformer.inspection.trace import Trace, body_of, stack_of
 from glassformer.models.attention import CrossAttention, Mixer
 from glassformer.models.block import Block, bare, post, pre, renorm, replace
 from glassformer.models.layers import BatchNorm, LayerNorm, RMSNorm
@@ -47,7 +47,7 @@ def relative_error(found: Tensor, wanted: Tensor) -> float:
 
 
 def decompose(
-    seen: Seen,
+    trace: Trace,
     upto: int | None = None,
     positions: Sequence[int] | None = None,
     part: str = "",
@@ -58,14 +58,14 @@ def decompose(
 
     With `heads` every head is a part, else every attention layer.
     """
-    stack, blocks = stack_of(seen, part), _blocks(stack_of(seen, part))
+    stack, blocks = stack_of(trace, part), _blocks(stack_of(trace, part))
     last = len(blocks) if upto is None else upto
     take = _taker(positions)
 
     def at(site: str) -> Tensor:
-        return take(seen[f"{part}{site}"].float())
+        return take(trace[f"{part}{site}"].float())
 
-    changed = {edit.site.removeprefix(part) for edit in seen.edits}
+    changed = {edit.site.removeprefix(part) for edit in trace.edits}
 
     def with_edits(parts: Parts, site: str) -> Parts:
         """What an edit put there is a part of its own."""
@@ -75,7 +75,7 @@ def decompose(
         return {**parts, f"edit of {site}": rest}
 
     stream = at("embed")
-    parts = with_edits(_embedded(seen, part, take), "embed")
+    parts = with_edits(_embedded(trace, part, take), "embed")
     for i, block in enumerate(blocks[:last]):
         layers: list[tuple[str, Mixer | CrossAttention, nn.Module | None, str]] = []
         layers.append((f"{i}.", block.attention, block.attention_norm, f"{i}.resid_mid"))
@@ -117,7 +117,7 @@ def carried(norm: nn.Module | None, parts: Parts, whole: Tensor, constant: str) 
 
 
 def attribute(
-    seen: Seen,
+    trace: Trace,
     token: int,
     position: int = -1,
     against: int | None = None,
@@ -129,14 +129,14 @@ def attribute(
     `against` another token: to the difference of the two. The last norm is carried through as above. Where
     there is one answer for the whole text, the positions speak as they were pooled.
     """
-    direction, bias = readout(seen.model, token, against)
-    if seen.logits.ndim == 2:
-        found = decompose(seen, part=part, heads=heads, final=True)
-        vectors = torch.einsum("t,ntc->nc", seen["pool"][0].float(), found.values[:, 0])
-        logits = seen.logits[0].float()
+    direction, bias = readout(trace.model, token, against)
+    if trace.logits.ndim == 2:
+        found = decompose(trace, part=part, heads=heads, final=True)
+        vectors = torch.einsum("t,ntc->nc", trace["pool"][0].float(), found.values[:, 0])
+        logits = trace.logits[0].float()
     else:
-        found = decompose(seen, positions=[position], part=part, heads=heads, final=True)
-        vectors, logits = found.values[:, 0, 0], seen.logits[0, position].float()
+        found = decompose(trace, positions=[position], part=part, heads=heads, final=True)
+        vectors, logits = found.values[:, 0, 0], trace.logits[0, position].float()
     shares = vectors.detach() @ direction.float()
     logit = float(logits[token] - (0.0 if against is None else logits[against]))
     named = dict(zip(found.names, shares.tolist(), strict=True))
@@ -164,20 +164,20 @@ def unembedding_of(model: nn.Module) -> nn.Linear:
     return found
 
 
-def lens(seen: Seen, site: str, part: str = "", positions: Sequence[int] | None = None) -> Tensor:
+def lens(trace: Trace, site: str, part: str = "", positions: Sequence[int] | None = None) -> Tensor:
     """The logits that the model would give if the stream at `site` were its last: (B, T, V).
 
     The last norm is applied anew, as it would be there.
     """
-    stream = _taker(positions)(seen[f"{part}{site}"])
-    norm = getattr(body_of(seen.model, part), "norm", None)  # a recurrent model has none
+    stream = _taker(positions)(trace[f"{part}{site}"])
+    norm = getattr(body_of(trace.model, part), "norm", None)  # a recurrent model has none
     with torch.no_grad():
-        return unembedding_of(seen.model)(stream if norm is None else norm(stream)).float()
+        return unembedding_of(trace.model)(stream if norm is None else norm(stream)).float()
 
 
-def stream_sites(seen: Seen, part: str = "") -> list[str]:
+def stream_sites(trace: Trace, part: str = "") -> list[str]:
     """The stream from the embedding to the last block, or layer of a recurrent model."""
-    names = [site.removeprefix(part) for site in seen.values if site.startswith(part)]
+    names = [site.removeprefix(part) for site in trace.values if site.startswith(part)]
     return ["embed", *(n for n in names if n.endswith(".resid"))]
 
 
@@ -185,10 +185,10 @@ def _blocks(stack: Any) -> list[Block]:
     return [block for block in stack.blocks if isinstance(block, Block)]
 
 
-def _embedded(seen: Seen, part: str, take: Callable[[Tensor], Tensor]) -> Parts:
+def _embedded(trace: Trace, part: str, take: Callable[[Tensor], Tensor]) -> Parts:
     """Token and position: a scheme that embeds is a·x + p, so p is what it makes of nothing."""
-    stack = stack_of(seen, part)
-    inputs = seen.inputs[1] if part == "decoder." else seen.inputs[0]
+    stack = stack_of(trace, part)
+    inputs = trace.inputs[1] if part == "decoder." else trace.inputs[0]
     with torch.no_grad():
         tokens = stack.embedding(inputs).float()
         nothing = stack.position.embed(torch.zeros_like(tokens), 0)

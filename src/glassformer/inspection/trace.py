@@ -25,12 +25,12 @@ Loss = Callable[[Tensor], Tensor]  # of the logits
 
 
 @dataclass
-class Seen:
+class Trace:
     """What a model did with its inputs."""
 
     model: nn.Module
     inputs: tuple[Tensor, ...]  # ids (B, T); of a translator source and target
-    keys: Tensor | None  # (B, T), False for padding
+    padding_mask: Tensor | None  # (B, T), False for padding
     values: dict[str, Tensor]  # by site, after edits
     logits: Tensor
     edits: tuple[Edit, ...] = ()
@@ -46,37 +46,40 @@ class Seen:
             ) from None
 
 
-def see(
+def record_trace(
     model: nn.Module,
     *inputs: Tensor,
     sites: Sequence[str] = (),
     edits: Sequence[Edit] = (),
-    keys: Tensor | None = None,
+    padding_mask: Tensor | None = None,
     compiled: Callable[..., Tensor] | None = None,
-) -> Seen:
+) -> Trace:
     """Run the model once and record `sites` (see models/tap.py; `z` means that of every block; none: all).
 
     `compiled` is the same model after torch.compile, to be run in its place.
     """
     record = Record(*sites)
     with torch.no_grad():
-        logits = _run(model, compiled, inputs, keys, Chain(Edits(edits), record))
+        logits = _run(model, compiled, inputs, padding_mask, Chain(Edits(edits), record))
     values = record.values
     if compiled is not None:  # under CUDA graphs the next call would write over what this one gave
         logits, values = logits.clone(), {site: x.clone() for site, x in values.items()}
     _check(edits, record.shown)
-    return Seen(model, inputs, keys, values, logits, tuple(edits), compiled)
+    return Trace(model, inputs, padding_mask, values, logits, tuple(edits), compiled)
 
 
-def gradients(seen: Seen, loss: Loss, sites: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+see = record_trace  # its name before
+
+
+def gradients(trace: Trace, loss: Loss, sites: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
     """The loss of the logits, and its gradient with respect to what is at each site."""
-    zeros = {site: torch.zeros_like(seen[site], requires_grad=True) for site in sites}
-    tap = Chain(Edits(seen.edits), Edits([Edit(site, zero, adds=True) for site, zero in zeros.items()]))
+    zeros = {site: torch.zeros_like(trace[site], requires_grad=True) for site in sites}
+    tap = Chain(Edits(trace.edits), Edits([Edit(site, zero, adds=True) for site, zero in zeros.items()]))
     with torch.enable_grad():
-        value = loss(_run(seen.model, seen.compiled, seen.inputs, seen.keys, tap))
+        value = loss(_run(trace.model, trace.compiled, trace.inputs, trace.padding_mask, tap))
         # What an edit has replaced further on has no gradient: that is zero.
         found = torch.autograd.grad(value, list(zeros.values()), materialize_grads=True)
-    if seen.compiled is not None:
+    if trace.compiled is not None:
         value, found = value.clone(), [g.clone() for g in found]
     return value.detach(), dict(zip(zeros, found, strict=True))
 
@@ -109,9 +112,9 @@ class Chain:
         return x
 
 
-def stack_of(seen: Seen, part: str = "") -> Stack:
+def stack_of(trace: Trace, part: str = "") -> Stack:
     """The transformer whose sites begin with `part`: `encoder.` or `decoder.` of a translator, else ``."""
-    body = body_of(seen.model, part)
+    body = body_of(trace.model, part)
     if not isinstance(body, Stack):
         raise UsageError(
             "this needs a transformer: a recurrent or a window model has no attention to look at"
@@ -139,16 +142,16 @@ def _run(
     model: nn.Module,
     compiled: Callable[..., Tensor] | None,
     inputs: tuple[Tensor, ...],
-    keys: Tensor | None,
+    padding_mask: Tensor | None,
     tap: Tap,
 ) -> Tensor:
     with evaluating(model):
         if compiled is None:
-            return model(*inputs, keys=keys, tap=tap)
+            return model(*inputs, padding_mask=padding_mask, tap=tap)
         # Another site is another graph: a model has more of them than the usual limit, beyond which
         # torch.compile would fall to the plain way without a word.
         with dynamo.patch(recompile_limit=MOST_GRAPHS, fail_on_recompile_limit_hit=True):
-            return compiled(*inputs, keys=keys, tap=tap)
+            return compiled(*inputs, padding_mask=padding_mask, tap=tap)
 
 
 def _few(names: Sequence[str] | dict[str, Any]) -> str:

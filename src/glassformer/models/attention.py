@@ -25,12 +25,14 @@ class Mask:
     """Which keys a query may look at; every mask of the project is made by `table`.
 
     Queries are the last T of S positions, so with a cache the query of a new token sees all that came before.
-    To hide one position from all, make its entry of `keys` False: it gets −∞ before the softmax.
+    To hide one position from all, make its entry of `padding_mask` False: it gets −∞ before the softmax.
     """
 
     causal: bool = False
     window: int | None = None  # a query sees itself and the window − 1 positions before it
-    keys: Tensor | None = None  # (B, S), False hides that key from every query: padding, or a hidden position
+    padding_mask: Tensor | None = (
+        None  # (B, S), False hides that key from every query: padding, or a hidden position
+    )
     pairs: Tensor | None = None  # (T, S) or (B, T, S), False where a query may not look: any mask at all
 
     def hides_nothing(self, T: int) -> bool:
@@ -42,7 +44,7 @@ class Mask:
 
     @property
     def _plain(self) -> bool:
-        return self.keys is None and self.window is None and self.pairs is None
+        return self.padding_mask is None and self.window is None and self.pairs is None
 
     def table(self, T: int, S: int, device: torch.device | None = None) -> Tensor:
         """True where a query may look: (T, S), or (B, 1, T, S) when it differs between sequences."""
@@ -53,8 +55,8 @@ class Mask:
             seen = seen & (key <= query)
         if self.window is not None:
             seen = seen & ((query - key).abs() < self.window)
-        if self.keys is not None:
-            seen = seen & self.keys[:, None, None, :]
+        if self.padding_mask is not None:
+            seen = seen & self.padding_mask[:, None, None, :]
         if self.pairs is not None:
             seen = seen & (self.pairs if self.pairs.ndim == 2 else self.pairs[:, None])
         return seen
@@ -227,7 +229,7 @@ class CrossAttention(nn.Module):
     def project(self, memory: Memory, cache: LayerCache | None) -> tuple[Tensor, Tensor]:
         if cache is not None and cache.memory is not None:
             return cache.memory
-        k, v = split_heads(self.kv(memory.values), 2 * self.heads).chunk(2, dim=1)
+        k, v = split_heads(self.kv(memory.states), 2 * self.heads).chunk(2, dim=1)
         made = self.qk_norm(k), v
         if cache is not None:
             cache.memory = made
@@ -237,7 +239,12 @@ class CrossAttention(nn.Module):
         k, v = self.project(memory, cache)
         q = tap("q", self.qk_norm(split_heads(self.q(x), self.heads)))
         k, v = tap("k", k), tap("v", v)
-        z = tap("z", attend(q, k, v, Mask(keys=memory.keys), None, self.dropout if self.training else 0.0))
+        z = tap(
+            "z",
+            attend(
+                q, k, v, Mask(padding_mask=memory.padding_mask), None, self.dropout if self.training else 0.0
+            ),
+        )
         return tap("attn_out", self.out(join_heads(z)))
 
 

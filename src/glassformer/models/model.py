@@ -40,12 +40,12 @@ class Body(nn.Module, ABC):
     def forward(
         self,
         inputs: Tensor,
-        keys: Tensor | None = None,
+        padding_mask: Tensor | None = None,
         state: Any = None,
         tap: Tap = off,
         memory: Memory | None = None,
     ) -> Tensor:
-        """`keys` (B, T) is False where there is padding, or a position that no other may see.
+        """`padding_mask` (B, T) is False where there is padding, or a position that no other may see.
 
         With a state, inputs are the new positions only: the state holds what came before and is carried on.
         """
@@ -70,9 +70,9 @@ class LanguageModel(nn.Module):
         return self.stack.limit
 
     def forward(
-        self, ids: Tensor, state: State | None = None, tap: Tap = off, keys: Tensor | None = None
+        self, ids: Tensor, state: State | None = None, tap: Tap = off, padding_mask: Tensor | None = None
     ) -> Tensor:
-        return tap("logits", self.unembedding(self.stack(ids, keys, state, tap)))
+        return tap("logits", self.unembedding(self.stack(ids, padding_mask, state, tap)))
 
     def new_state(self, batch: int, capacity: int | None = None) -> State:
         return self.stack.new_state(batch, capacity)
@@ -87,8 +87,8 @@ class Encoder(nn.Module):
         initialise(self, config.init, body.embedding_std)
         tie_or_zero(head.linear, body.embedding, False, config.init)
 
-    def forward(self, inputs: Tensor, keys: Tensor | None = None, tap: Tap = off) -> Tensor:
-        return tap("logits", self.head(self.stack(inputs, keys, None, tap), keys, tap))
+    def forward(self, inputs: Tensor, padding_mask: Tensor | None = None, tap: Tap = off) -> Tensor:
+        return tap("logits", self.head(self.stack(inputs, padding_mask, None, tap), padding_mask, tap))
 
 
 class EncoderDecoder(nn.Module):
@@ -106,18 +106,20 @@ class EncoderDecoder(nn.Module):
     def limit(self) -> int | None:
         return self.decoder.limit
 
-    def forward(self, source: Tensor, target: Tensor, keys: Tensor | None = None, tap: Tap = off) -> Tensor:
+    def forward(
+        self, source: Tensor, target: Tensor, padding_mask: Tensor | None = None, tap: Tap = off
+    ) -> Tensor:
         """Scores (B, T, V) of what follows each of target (B, T), given source (B, S)."""
-        memory = self.encode(source, keys, inside(tap, "encoder"))
+        memory = self.encode(source, padding_mask, inside(tap, "encoder"))
         x = self.decoder(target, None, None, inside(tap, "decoder"), memory)
         return tap("logits", self.unembedding(x))
 
-    def encode(self, source: Tensor, keys: Tensor | None = None, tap: Tap = off) -> Memory:
-        return Memory(self.encoder(source, keys, None, tap), keys)
+    def encode(self, source: Tensor, padding_mask: Tensor | None = None, tap: Tap = off) -> Memory:
+        return Memory(self.encoder(source, padding_mask, None, tap), padding_mask)
 
-    def start(self, source: Tensor, keys: Tensor | None = None, capacity: int | None = None) -> State:
+    def start(self, source: Tensor, padding_mask: Tensor | None = None, capacity: int | None = None) -> State:
         """The state in which writing begins."""
-        return self.decoder.new_state(len(source), capacity, self.encode(source, keys))
+        return self.decoder.new_state(len(source), capacity, self.encode(source, padding_mask))
 
     def decode(self, ids: Tensor, state: State) -> Tensor:
         """Scores of what follows the new ids (B, T); the memory is in the state."""

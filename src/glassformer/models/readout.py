@@ -12,12 +12,12 @@ from glassformer.models.tap import Tap, off
 
 
 class Head(nn.Module, ABC):
-    """(B, T, C) to scores; `keys` (B, T) is False for padding."""
+    """(B, T, C) to scores; `padding_mask` (B, T) is False for padding."""
 
     linear: nn.Linear  # the last of it
 
     @abstractmethod
-    def forward(self, x: Tensor, keys: Tensor | None, tap: Tap = off) -> Tensor: ...
+    def forward(self, x: Tensor, padding_mask: Tensor | None, tap: Tap = off) -> Tensor: ...
 
 
 class EachPosition(Head):
@@ -27,36 +27,36 @@ class EachPosition(Head):
         super().__init__()
         self.linear = nn.Linear(width, outputs, bias=bias)
 
-    def forward(self, x: Tensor, keys: Tensor | None, tap: Tap = off) -> Tensor:
+    def forward(self, x: Tensor, padding_mask: Tensor | None, tap: Tap = off) -> Tensor:
         return self.linear(x)
 
 
 class Pooling(nn.Module, ABC):
     """Which positions speak for the whole: weights (B, T) that sum to one and leave padding out.
 
-    `keys` (B, T) is True where a position is real. Counting is done in float32: bfloat16 stops at 256.
+    `padding_mask` (B, T) is True where a position is real. Counting is in float32: bfloat16 stops at 256.
     """
 
     @abstractmethod
-    def forward(self, x: Tensor, keys: Tensor) -> Tensor: ...
+    def forward(self, x: Tensor, padding_mask: Tensor) -> Tensor: ...
 
 
 class Mean(Pooling):
-    def forward(self, x: Tensor, keys: Tensor) -> Tensor:
-        return keys.float() / keys.sum(dim=1, keepdim=True)
+    def forward(self, x: Tensor, padding_mask: Tensor) -> Tensor:
+        return padding_mask.float() / padding_mask.sum(dim=1, keepdim=True)
 
 
 class First(Pooling):
-    def forward(self, x: Tensor, keys: Tensor) -> Tensor:
-        return torch.eye(keys.shape[1], device=x.device)[:1].expand(keys.shape)
+    def forward(self, x: Tensor, padding_mask: Tensor) -> Tensor:
+        return torch.eye(padding_mask.shape[1], device=x.device)[:1].expand(padding_mask.shape)
 
 
 class Last(Pooling):
     """The last position that is no padding: where a recurrent model has read everything."""
 
-    def forward(self, x: Tensor, keys: Tensor) -> Tensor:
-        last = keys.sum(dim=1, keepdim=True) - 1
-        return torch.zeros(keys.shape, device=x.device).scatter(1, last, 1.0)
+    def forward(self, x: Tensor, padding_mask: Tensor) -> Tensor:
+        last = padding_mask.sum(dim=1, keepdim=True) - 1
+        return torch.zeros(padding_mask.shape, device=x.device).scatter(1, last, 1.0)
 
 
 class Learned(Pooling):
@@ -66,9 +66,9 @@ class Learned(Pooling):
         super().__init__()
         self.query = nn.Linear(width, 1, bias=False)
 
-    def forward(self, x: Tensor, keys: Tensor) -> Tensor:
+    def forward(self, x: Tensor, padding_mask: Tensor) -> Tensor:
         scores = self.query(x).squeeze(-1) / x.shape[-1] ** 0.5
-        return scores.float().masked_fill(~keys, float("-inf")).softmax(dim=-1)
+        return scores.float().masked_fill(~padding_mask, float("-inf")).softmax(dim=-1)
 
 
 class Whole(Head):
@@ -80,8 +80,12 @@ class Whole(Head):
         self.dropout = nn.Dropout(dropout)
         self.linear = nn.Linear(width, outputs)
 
-    def forward(self, x: Tensor, keys: Tensor | None, tap: Tap = off) -> Tensor:
-        there = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if keys is None else keys
+    def forward(self, x: Tensor, padding_mask: Tensor | None, tap: Tap = off) -> Tensor:
+        there = (
+            torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+            if padding_mask is None
+            else padding_mask
+        )
         weights = tap("pool", self.pooling(x, there))
         pooled = torch.einsum("bt,btc->bc", weights.to(x.dtype), x)
         return self.linear(self.dropout(tap("pooled", pooled)))

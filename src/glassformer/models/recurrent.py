@@ -42,10 +42,10 @@ class RecurrentState:
     def detach(self) -> None:
         self.layers = [None if parts is None else tuple(p.detach() for p in parts) for parts in self.layers]
 
-    def tensors(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         return {f"{i}.{j}": p for i, parts in enumerate(self.layers) for j, p in enumerate(parts or ())}
 
-    def load(self, tensors: dict[str, Tensor]) -> None:
+    def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
         for i in range(len(self.layers)):
             parts = [p for name, p in sorted(tensors.items()) if name.startswith(f"{i}.")]
             self.layers[i] = tuple(parts) or None
@@ -120,14 +120,16 @@ class RecurrentStack(Body):
     def forward(
         self,
         inputs: Tensor,
-        keys: Tensor | None = None,
+        padding_mask: Tensor | None = None,
         state: RecurrentState | None = None,
         tap: Tap = off,
         memory: Memory | None = None,
     ) -> Tensor:
         state = state if state is not None else self.new_state(len(inputs), memory=memory)
         x = tap("embed", self.dropout(self.embedding(inputs)))
-        backwards = _reversal(inputs.shape[1], keys, x.device) if len(self._directions(0)) == 2 else None
+        backwards = (
+            _reversal(inputs.shape[1], padding_mask, x.device) if len(self._directions(0)) == 2 else None
+        )
         for i in range(len(self.blocks)):
             forward, *backward = self._directions(i)
             out, after = forward(x, state.layers[i] or self._begin(i, len(x), state.memory))
@@ -154,10 +156,14 @@ class RecurrentStack(Body):
     def _begin(self, i: int, batch: int, memory: Memory | None) -> Parts:
         if self.cross is None or memory is None:
             return self._directions(i)[0].begin(batch)
-        values, keys = memory.values, memory.keys
-        there = torch.ones(values.shape[:2], device=values.device) if keys is None else keys.float()
-        weights = (there / there.sum(dim=1, keepdim=True)).to(values.dtype)
-        mean = torch.einsum("bs,bsc->bc", weights, values)
+        states, padding_mask = memory.states, memory.padding_mask
+        there = (
+            torch.ones(states.shape[:2], device=states.device)
+            if padding_mask is None
+            else padding_mask.float()
+        )
+        weights = (there / there.sum(dim=1, keepdim=True)).to(states.dtype)
+        mean = torch.einsum("bs,bsc->bc", weights, states)
         return tuple(torch.tanh(self.bridge[i](mean)).split(self.width, dim=-1))
 
 
@@ -169,12 +175,12 @@ class Recurrent(LanguageModel):
         super().__init__(body, config)
 
 
-def _reversal(T: int, keys: Tensor | None, device: torch.device) -> Tensor:
+def _reversal(T: int, padding_mask: Tensor | None, device: torch.device) -> Tensor:
     """Where each position goes when the tokens are reversed and the padding stays: (B, T) or (1, T)."""
     place = torch.arange(T, device=device)[None]
-    if keys is None:
+    if padding_mask is None:
         return T - 1 - place
-    length = keys.sum(dim=1, keepdim=True)
+    length = padding_mask.sum(dim=1, keepdim=True)
     return torch.where(place < length, length - 1 - place, place)
 
 

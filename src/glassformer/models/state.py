@@ -32,20 +32,20 @@ class Carried(State, Protocol):
         """Forget how it came about, so that gradients end here."""
         ...
 
-    def tensors(self) -> dict[str, Tensor]: ...
+    def state_dict(self) -> dict[str, Tensor]: ...
 
-    def load(self, tensors: dict[str, Tensor]) -> None: ...
+    def load_state_dict(self, tensors: dict[str, Tensor]) -> None: ...
 
 
 @dataclass
 class Memory:
     """A sequence that another one looks into: what an encoder made of the source."""
 
-    values: Tensor  # (B, S, C)
-    keys: Tensor | None = None  # (B, S), False for padding
+    states: Tensor  # (B, S, C)
+    padding_mask: Tensor | None = None  # (B, S), False for padding
 
     def select(self, rows: Tensor) -> "Memory":
-        return Memory(self.values[rows], None if self.keys is None else self.keys[rows])
+        return Memory(self.states[rows], None if self.padding_mask is None else self.padding_mask[rows])
 
 
 class LayerCache:

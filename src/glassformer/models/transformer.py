@@ -58,7 +58,7 @@ class Stack(Body):
     def forward(
         self,
         inputs: Tensor,
-        keys: Tensor | None = None,
+        padding_mask: Tensor | None = None,
         state: Cache | None = None,
         tap: Tap = off,
         memory: Memory | None = None,
@@ -66,7 +66,7 @@ class Stack(Body):
         start, memory = (state.length, state.memory or memory) if state is not None else (0, memory)
         if start + inputs.shape[1] > self.context:
             raise ValueError(f"{start + inputs.shape[1]} tokens are more than the context of {self.context}")
-        mask = self.mask if keys is None else changed(self.mask, keys=keys)
+        mask = self.mask if padding_mask is None else changed(self.mask, padding_mask=padding_mask)
         x = self.position.embed(self.embedding(inputs), start)
         x = tap("embed", self.dropout(x))
         for i, block in enumerate(self.blocks):

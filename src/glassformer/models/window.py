@@ -35,10 +35,10 @@ class WindowState:
     def detach(self) -> None:
         self.before = self.before.detach()
 
-    def tensors(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         return {"before": self.before}
 
-    def load(self, tensors: dict[str, Tensor]) -> None:
+    def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
         self.before = tensors["before"]
 
 
@@ -59,15 +59,15 @@ class WindowNet(Body):
     def forward(
         self,
         inputs: Tensor,
-        keys: Tensor | None = None,
+        padding_mask: Tensor | None = None,
         state: WindowState | None = None,
         tap: Tap = off,
         memory: Memory | None = None,
     ) -> Tensor:
         state = state if state is not None else self.new_state(len(inputs))
         x = self.embedding(inputs)
-        if keys is not None:
-            x = x * keys[..., None]
+        if padding_mask is not None:
+            x = x * padding_mask[..., None]
         x = tap("embed", self.dropout(x))  # (B, T, C)
         seen = torch.cat([state.before, x], dim=1)  # (B, n − 1 + T, C)
         state.before = seen[:, seen.shape[1] - (self.n - 1) :]

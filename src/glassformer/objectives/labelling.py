@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from glassformer.data.batches import Buckets, hide_some, pad
-from glassformer.data.order import number
+from glassformer.data.order import fold_seed
 from glassformer.models.tap import Tap, off
-from glassformer.objectives.objective import NOT_SCORED, Again, Batch, Stateless, cross_entropy
+from glassformer.objectives.objective import NOT_SCORED, Batch, Recut, Stateless, cross_entropy
 
 
 class Labelling(Stateless):
@@ -27,26 +27,26 @@ class Labelling(Stateless):
         seed: int = 0,
         hidden: float = 0.0,
         by: int = 0,
-        again: Again | None = None,
+        recut: Recut | None = None,
     ):
         """In training a share of the tokens, `hidden`, is replaced by the id `by`.
 
         `again` cuts an example anew each time it is seen in training.
         """
         self.name, self.inputs, self.labels = name, inputs, labels
-        self.seed, self.hidden, self.by, self.again = seed, hidden, by, again
+        self.seed, self.hidden, self.by, self.recut = seed, hidden, by, recut
         self.lengths = [len(x) for x in inputs]
         self.buckets = Buckets(self.lengths, batch, seed)
 
     def batch(self, first: int, count: int) -> Batch:
         rows = self.buckets.rows(first, count)
-        if self.again:
-            batch = _together([self.again(i, number(self.seed, first + k)) for k, i in enumerate(rows)])
+        if self.recut:
+            batch = _together([self.recut(i, fold_seed(self.seed, first + k)) for k, i in enumerate(rows)])
         else:
             batch = self.collate(rows)
         if self.hidden:
-            given = batch["inputs"].numpy(), batch["keys"].numpy()
-            hidden = hide_some(*given, self.hidden, self.by, number(self.seed, first, 1))
+            given = batch["inputs"].numpy(), batch["padding_mask"].numpy()
+            hidden = hide_some(*given, self.hidden, self.by, fold_seed(self.seed, first, 1))
             batch["inputs"] = torch.from_numpy(hidden)
         return batch
 
@@ -58,10 +58,10 @@ class Labelling(Stateless):
         return int((batch["targets"] != NOT_SCORED).sum())
 
     def tokens(self, batch: Batch) -> int:
-        return int(batch["keys"].sum())
+        return int(batch["padding_mask"].sum())
 
     def logits(self, model: Callable[..., Tensor], batch: Batch, tap: Tap = off) -> Tensor:
-        return model(batch["inputs"], batch["keys"], tap=tap)
+        return model(batch["inputs"], batch["padding_mask"], tap=tap)
 
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
@@ -70,8 +70,8 @@ class Labelling(Stateless):
 
 
 def _together(examples: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
-    inputs, keys = pad([x for x, _ in examples])
+    inputs, padding_mask = pad([x for x, _ in examples])
     labels = [y for _, y in examples]
     targets = pad(labels, fill=NOT_SCORED)[0] if labels[0].ndim else np.stack(labels)
-    arrays = {"inputs": inputs, "keys": keys, "targets": targets}
+    arrays = {"inputs": inputs, "padding_mask": padding_mask, "targets": targets}
     return {name: torch.from_numpy(array) for name, array in arrays.items()}

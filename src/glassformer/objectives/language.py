@@ -93,14 +93,14 @@ class StreamModelling(NextToken):
         self._states[row] = state
         return loss
 
-    def carried(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         return {
             f"row {row}/{name}": tensor
             for row, state in self._states.items()
-            for name, tensor in state.tensors().items()
+            for name, tensor in state.state_dict().items()
         }
 
-    def carry_on(self, tensors: dict[str, Tensor]) -> None:
+    def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
         self._states = {}
         parts: dict[str, dict[int, Tensor]] = {}
         for key, tensor in tensors.items():
@@ -119,5 +119,7 @@ class StreamModelling(NextToken):
         if row in self._states:
             return self._states[row]
         if self._taken_up:
-            state.load({name: tensor[row : row + count].clone() for name, tensor in self._taken_up.items()})
+            state.load_state_dict(
+                {name: tensor[row : row + count].clone() for name, tensor in self._taken_up.items()}
+            )
         return state

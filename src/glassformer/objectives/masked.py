@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from glassformer.data.batches import windows_of
-from glassformer.data.order import number
+from glassformer.data.order import fold_seed
 from glassformer.data.shards import Tokens
 from glassformer.models.tap import Tap, off
 from glassformer.objectives.objective import NOT_SCORED, Batch, Stateless, cross_entropy
@@ -32,7 +32,7 @@ class MaskedModelling(Stateless):
 
     def batch(self, first: int, count: int) -> Batch:
         ids = self.windows.read(first, count)
-        pairs = [hide(row, self.mask, number(self.seed, first + i)) for i, row in enumerate(ids)]
+        pairs = [hide(row, self.mask, fold_seed(self.seed, first + i)) for i, row in enumerate(ids)]
         inputs, targets = (torch.from_numpy(np.stack(part)) for part in zip(*pairs, strict=True))
         return {"inputs": inputs, "targets": targets}
 

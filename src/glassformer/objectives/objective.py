@@ -14,11 +14,11 @@ from torch.nn import functional as F
 from glassformer.models.tap import Tap, off
 
 Batch = dict[str, Tensor]
-Again = Callable[[int, int], tuple[np.ndarray, np.ndarray]]  # (example, seed) → its input and output
+Recut = Callable[[int, int], tuple[np.ndarray, np.ndarray]]  # (example, seed) → its input and output
 NOT_SCORED = -100  # as a target: a position that has nothing to get right
 
 
-class Task(Protocol):
+class Objective(Protocol):
     name: str
     bytes_per_target: float | None  # of the training text, where a loss can be told in bits per byte
 
@@ -40,11 +40,11 @@ class Task(Protocol):
         """The sum of the losses of all targets, in nats."""
         ...
 
-    def carried(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """What goes from one batch to the next and is not a function of the step: a recurrent state."""
         ...
 
-    def carry_on(self, tensors: dict[str, Tensor]) -> None:
+    def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
         """Take up what `carried` gave, after a break."""
         ...
 
@@ -54,10 +54,10 @@ class Stateless:
 
     bytes_per_target: float | None = None
 
-    def carried(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         return {}
 
-    def carry_on(self, tensors: dict[str, Tensor]) -> None: ...
+    def load_state_dict(self, tensors: dict[str, Tensor]) -> None: ...
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0, reduction: str = "sum") -> Tensor:

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from glassformer.data.batches import Buckets, hide_some, pad
-from glassformer.data.order import number
+from glassformer.data.order import fold_seed
 from glassformer.models.tap import Tap, off
-from glassformer.objectives.objective import NOT_SCORED, Again, Batch, Stateless, cross_entropy
+from glassformer.objectives.objective import NOT_SCORED, Batch, Recut, Stateless, cross_entropy
 
 
 class Translating(Stateless):
@@ -24,17 +24,17 @@ class Translating(Stateless):
         self,
         sources: Sequence[np.ndarray],
         targets: Sequence[np.ndarray],
-        mark: int,
+        eot_id: int,
         batch: int = 1,
         seed: int = 0,
         hidden: float = 0.0,
-        again: Again | None = None,
+        recut: Recut | None = None,
     ):
         """Sources and targets are ids without marks; in training a share of both, `hidden`, becomes it.
 
         `again` cuts an example anew each time it is seen in training.
         """
-        self.mark, self.seed, self.hidden, self.again = mark, seed, hidden, again
+        self.eot_id, self.seed, self.hidden, self.recut = eot_id, seed, hidden, recut
         self.examples = list(zip(sources, targets, strict=True))
         self.lengths = [len(s) + len(t) + 2 for s, t in self.examples]
         self.buckets = Buckets(self.lengths, batch, seed)
@@ -42,14 +42,14 @@ class Translating(Stateless):
     def batch(self, first: int, count: int) -> Batch:
         rows = self.buckets.rows(first, count)
         examples = [self.examples[i] for i in rows]
-        if self.again:
-            examples = [self.again(i, number(self.seed, first + k)) for k, i in enumerate(rows)]
+        if self.recut:
+            examples = [self.recut(i, fold_seed(self.seed, first + k)) for k, i in enumerate(rows)]
         batch = self._together(examples)
         if self.hidden:
             for place, name in enumerate(("sources", "inputs")):
                 ids = batch[name].numpy()
-                real = batch["keys"].numpy() if name == "sources" else np.ones_like(ids, bool)
-                hidden = hide_some(ids, real, self.hidden, self.mark, number(self.seed, first, place))
+                real = batch["padding_mask"].numpy() if name == "sources" else np.ones_like(ids, bool)
+                hidden = hide_some(ids, real, self.hidden, self.eot_id, fold_seed(self.seed, first, place))
                 batch[name] = torch.from_numpy(hidden)
         return batch
 
@@ -58,12 +58,12 @@ class Translating(Stateless):
 
     def _together(self, examples: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
         """These examples as one batch: padded, with a mask for the sources' padding."""
-        sources, keys = pad([np.append(source, self.mark) for source, _ in examples])
+        sources, padding_mask = pad([np.append(source, self.eot_id) for source, _ in examples])
         arrays = {
             "sources": sources,
-            "keys": keys,
-            "inputs": pad([np.insert(target, 0, self.mark) for _, target in examples])[0],
-            "targets": pad([np.append(target, self.mark) for _, target in examples], fill=NOT_SCORED)[0],
+            "padding_mask": padding_mask,
+            "inputs": pad([np.insert(target, 0, self.eot_id) for _, target in examples])[0],
+            "targets": pad([np.append(target, self.eot_id) for _, target in examples], fill=NOT_SCORED)[0],
         }
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
@@ -71,10 +71,10 @@ class Translating(Stateless):
         return int((batch["targets"] != NOT_SCORED).sum())
 
     def tokens(self, batch: Batch) -> int:
-        return int(batch["keys"].sum()) + self.targets(batch)
+        return int(batch["padding_mask"].sum()) + self.targets(batch)
 
     def logits(self, model: Callable[..., Tensor], batch: Batch, tap: Tap = off) -> Tensor:
-        return model(batch["sources"], batch["inputs"], batch["keys"], tap=tap)
+        return model(batch["sources"], batch["inputs"], batch["padding_mask"], tap=tap)
 
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off

@@ -19,9 +19,9 @@ from glassformer.config.recipes import merge
 from glassformer.config.schema import Config, Settings, build
 from glassformer.models.build import make_model
 from glassformer.models.model import parameter_count
-from glassformer.tasks.examples import ExamplesJob
-from glassformer.tasks.language_model import LanguageJob
-from glassformer.tasks.task import Job
+from glassformer.tasks.examples import ExamplesTask
+from glassformer.tasks.language_model import LanguageTask
+from glassformer.tasks.task import Task
 from glassformer.training.display import Display
 from glassformer.training.hooks import Hooks
 from glassformer.training.loop import Trainer
@@ -80,16 +80,16 @@ class Sized:
     reasons: list[str]
 
 
-def choose_model(given: Settings, job: Job, device: torch.device, processes: int = 1) -> Sized:
+def choose_model(given: Settings, task: Task, device: torch.device, processes: int = 1) -> Sized:
     """All sizes that `given` leaves open, and two lines on why."""
-    if isinstance(job, LanguageJob):
-        return _for_text(given, job, device, processes)
-    assert isinstance(job, ExamplesJob)
-    return _for_examples(given, job, device, processes)
+    if isinstance(task, LanguageTask):
+        return _for_text(given, task, device, processes)
+    assert isinstance(task, ExamplesTask)
+    return _for_examples(given, task, device, processes)
 
 
-def _for_text(given: Settings, job: LanguageJob, device: torch.device, processes: int) -> Sized:
-    tokens, valid_tokens = len(job.tokens("train")), len(job.tokens("valid"))
+def _for_text(given: Settings, task: LanguageTask, device: torch.device, processes: int) -> Sized:
+    tokens, valid_tokens = len(task.tokens("train")), len(task.tokens("valid"))
     training: dict[str, Any] = given.get("training", {})
     minutes = training.get("minutes") or MINUTES
     rate = _operations_per_second(device)
@@ -119,7 +119,7 @@ def _for_text(given: Settings, job: LanguageJob, device: torch.device, processes
     if "batch" not in training:
         batch = _divisible(batch, training, processes)
     chosen = merge({"training": {"batch": batch}}, chosen)
-    seconds = measure_step(job, build(chosen), device, processes)
+    seconds = measure_step(task, build(chosen), device, processes)
     affordable = max(50, int(minutes * 60 * 0.85 / seconds))  # the rest is evaluating and saving
     useful = max(50, MOST_EPOCHS * tokens // (batch * context))
     steps = training.get("steps") or min(affordable, useful)
@@ -136,11 +136,11 @@ def _for_text(given: Settings, job: LanguageJob, device: torch.device, processes
     return _explained(config, passes, why, seconds, hint="steps" not in training)
 
 
-def _for_examples(given: Settings, job: ExamplesJob, device: torch.device, processes: int) -> Sized:
+def _for_examples(given: Settings, task: ExamplesTask, device: torch.device, processes: int) -> Sized:
     """A small model that sees all but the longest examples whole, and as many passes as the time allows."""
     training: dict[str, Any] = given.get("training", {})
     minutes = training.get("minutes") or EXAMPLE_MINUTES
-    lengths = job.lengths()
+    lengths = task.lengths()
     n, longest = len(lengths), int(np.quantile(lengths, 0.995)) + 1
     layers, width = (2, 128) if device.type == "cpu" else (4, 256)
     context = int(lengths.max()) + 8 if longest <= 128 else min(512, longest + 8)
@@ -155,7 +155,7 @@ def _for_examples(given: Settings, job: ExamplesJob, device: torch.device, proce
         chosen["model"]["heads"] = _heads_for(asked["width"])
     chosen = merge(chosen, given)
     batch = chosen["training"]["batch"]
-    seconds = measure_step(job, build(chosen), device, processes)
+    seconds = measure_step(task, build(chosen), device, processes)
     affordable = max(50, int(minutes * 60 * 0.8 / seconds))
     steps = training.get("steps") or min(affordable, max(200, EXAMPLE_EPOCHS * n // batch))
     epochs = steps * batch / n
@@ -204,7 +204,7 @@ def _explained(config: Config, passes: str, why: str, seconds: float, hint: bool
 
 
 def measure_step(
-    job: Job, config: Config, device: torch.device, processes: int = 1, repeats: int = 8
+    task: Task, config: Config, device: torch.device, processes: int = 1, repeats: int = 8
 ) -> float:
     """Seconds of one training step of this configuration, by a model that is thrown away.
 
@@ -215,7 +215,7 @@ def measure_step(
     model = make_model(config.task, config.model).to(device)
     trainer = Trainer(
         model,
-        job.task(model, config),
+        task.objective(model, config),
         training,
         Path(),
         Hooks(None, None, Display()),

@@ -98,7 +98,7 @@ def score(run: Run, first: str, second: str) -> float:
     if run.config.task == "classify":
         one, other = run.classify([first, second])
         return one[run.config.data.labels[-1]] - other[run.config.data.labels[-1]]
-    mark = [] if run.tokenizer.end_of_text is None else [run.tokenizer.end_of_text]
+    mark = [] if run.tokenizer.eot_id is None else [run.tokenizer.eot_id]
     both = [mark + run.tokenizer.encode(text) for text in (first, second)]
     shortest = min(len(ids) for ids in both)
     same = [a == b for a, b in zip(*both, strict=False)]

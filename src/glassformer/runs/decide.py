@@ -7,26 +7,26 @@ from glassformer.models.build import make_model
 from glassformer.models.model import Body
 from glassformer.runs.autosize import choose_model, measure_step
 from glassformer.runs.several import check_division
-from glassformer.tasks.task import Job
+from glassformer.tasks.task import Task
 from glassformer.training.device import Precision, compile_pays
 from glassformer.training.display import Display
 from glassformer.training.parallel.layout import check_layout
 
 
 def decide(
-    given: Settings, recipe: str | None, job: Job, device: torch.device, display: Display, processes: int
+    given: Settings, recipe: str | None, task: Task, device: torch.device, display: Display, processes: int
 ) -> Config:
     """Everything decided: sizes, number of steps, precision, compiling."""
     check_division(given.get("training", {}), processes)
     if recipe is None:
-        sized = choose_model(given, job, device, processes)
+        sized = choose_model(given, task, device, processes)
         config = sized.config
         for reason in sized.reasons:
             display.note(reason)
     else:
         config = build(given)
         if config.training.steps == 0:
-            seconds = measure_step(job, config, device, processes)
+            seconds = measure_step(task, config, device, processes)
             minutes = config.training.minutes or 1.0
             config.training.steps = max(10, int(minutes * 60 / seconds))
         m, t = config.model, config.training
@@ -36,14 +36,14 @@ def decide(
         )
     check_division(config.training.model_dump(), processes)
     model = make_model(config.task, config.model)
-    job.check(config)  # what the data cannot serve is said before anything is written
-    job.task(model, config)
-    for warning in job.warnings(config, "train"):
+    task.check(config)  # what the data cannot serve is said before anything is written
+    task.objective(model, config)
+    for warning in task.warnings(config, "train"):
         display.note(f"Note: {warning}.")
     opaque = any(isinstance(m, Body) and not m.compiles for m in model.modules())
     if opaque and config.training.compile == "auto":
         config.training.compile = "off"
-    compiled = compile_pays(config.training, device, lambda: measure_step(job, config, device, processes))
+    compiled = compile_pays(config.training, device, lambda: measure_step(task, config, device, processes))
     config.training.compile = "on" if compiled else "off"
     config.training.precision = Precision.choose(config.training.precision, device).name
     check_layout(model, config.training.parallel, processes, config.training.precision)

@@ -11,7 +11,7 @@ from glassformer.interop.huggingface import read_gpt2
 from glassformer.models.build import make_model
 from glassformer.models.model import parameter_count
 from glassformer.runs.run import Run
-from glassformer.training.checkpoint.weights import fill_weights, save_weights
+from glassformer.training.checkpoint.weights import copy_weights, save_weights
 
 
 def import_folder(folder: str | Path, out: str | Path) -> tuple[Run, int]:
@@ -32,7 +32,7 @@ def import_folder(folder: str | Path, out: str | Path) -> tuple[Run, int]:
         }
     )
     model = make_model("language", config.model)
-    fill_weights(model, found.weights, str(folder))
+    copy_weights(model, found.weights, str(folder))
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     found.tokenizer.save(out / "tokenizer.json")

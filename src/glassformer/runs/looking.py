@@ -13,10 +13,10 @@ from glassformer.inspection.edits import Edit, Edits
 from glassformer.inspection.look import Look
 from glassformer.inspection.relations import Encode
 from glassformer.inspection.report import report
-from glassformer.inspection.trace import check_edits, parts_of, see
+from glassformer.inspection.trace import check_edits, parts_of, record_trace
 from glassformer.runs.run import Run
-from glassformer.tasks.labels import ClassifyJob, TagJob
-from glassformer.tasks.translator import TranslateJob
+from glassformer.tasks.labels import ClassifyTask, TagTask
+from glassformer.tasks.translator import TranslateTask
 from glassformer.tokenizers.tokenizer import Tokenizer
 
 
@@ -52,7 +52,7 @@ def look_at(
         inputs = (_continued(run, inputs[0], tokens, edits),)
         text = run.tokenizer.decode(inputs[0][0].tolist(), specials=False)
     batch = tuple(ids.to(run.device) for ids in inputs)
-    seen = see(run.model, *batch, sites=sites, edits=edits, compiled=compiled)
+    seen = record_trace(run.model, *batch, sites=sites, edits=edits, compiled=compiled)
     named = {
         part: [show_token(run.tokenizer, i) for i in ids[0].tolist()]
         for part, ids in zip(parts_of(run.model), inputs, strict=True)
@@ -92,19 +92,19 @@ def _inputs(run: Run, text: str, target: str | None) -> tuple[tuple[torch.Tensor
         case "language" | "masked":
             return (torch.tensor([prompt_ids(tokenizer, text)]),), token
         case "classify":
-            job = run.bare_job(ClassifyJob)
-            assert isinstance(job, ClassifyJob)
+            job = run.bare_job(ClassifyTask)
+            assert isinstance(job, ClassifyTask)
             return (torch.from_numpy(job.encode_input(text))[None],), lambda i: str(job.labels[i])
         case "tag":
-            tagging = run.bare_job(TagJob)
-            assert isinstance(tagging, TagJob)
+            tagging = run.bare_job(TagTask)
+            assert isinstance(tagging, TagTask)
             ids, _ = tagging.encode_words(text.split())
             return (torch.from_numpy(ids)[None],), lambda i: str(tagging.labels[i])
         case _:
-            job_ = run.bare_job(TranslateJob)
-            assert isinstance(job_, TranslateJob)
+            job_ = run.bare_job(TranslateTask)
+            assert isinstance(job_, TranslateTask)
             written = run.translate([text])[0] if target is None else target
-            source, given = np.append(job_.ids(text), job_.mark), [job_.mark, *job_.ids(written)]
+            source, given = np.append(job_.ids(text), job_.eot_id), [job_.eot_id, *job_.ids(written)]
             return (torch.from_numpy(source.astype(np.int64))[None], torch.tensor([given])), token
 
 
@@ -112,7 +112,7 @@ def _encoder(run: Run) -> Encode:
     """Ids of a sentence as the model reads it, and the characters of each; the mark before it has none."""
 
     def encode(text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        mark, spans = run.tokenizer.end_of_text, run.tokenizer.spans(text)
+        mark, spans = run.tokenizer.eot_id, run.tokenizer.spans(text)
         if run.tokenizer.decode([s.id for s in spans], specials=False) != text:
             return [], []  # of words that it cannot read nothing can be said
         start = [] if mark is None else [mark]

@@ -11,7 +11,7 @@ from glassformer.core.errors import RunError, UsageError
 from glassformer.data.shards import tokenizer_fingerprint
 from glassformer.runs.autosize import choose_tokenizer
 from glassformer.runs.run import Run
-from glassformer.tasks.task import Job
+from glassformer.tasks.task import Task
 from glassformer.tokenizers.load import load_tokenizer, train_tokenizer
 from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.training.display import Display
@@ -20,7 +20,7 @@ TOKENIZER_SAMPLE = 256_000_000  # bytes of text that are enough to learn a vocab
 
 
 def find_tokenizer(
-    kind: type[Job], opened: Any, given: Settings, base: Run | None, device: torch.device, display: Display
+    kind: type[Task], opened: Any, given: Settings, base: Run | None, device: torch.device, display: Display
 ) -> tuple[Tokenizer | None, dict[str, Any], str]:
     """The tokenizer of a run: another's, a file's, or a new one; with its settings and the reason."""
     asked: dict[str, Any] = given.get("tokenizer", {})

@@ -33,10 +33,10 @@ from glassformer.inspection.edits import Edit, Edits
 from glassformer.inspection.trace import check_edits
 from glassformer.models.build import make_model
 from glassformer.models.model import EncoderDecoder, LanguageModel
-from glassformer.tasks.labels import ClassifyJob, TagJob
-from glassformer.tasks.registry import JOBS
-from glassformer.tasks.task import Job
-from glassformer.tasks.translator import TranslateJob
+from glassformer.tasks.labels import ClassifyTask, TagTask
+from glassformer.tasks.registry import TASKS
+from glassformer.tasks.task import Task
+from glassformer.tasks.translator import TranslateTask
 from glassformer.tokenizers.load import load_tokenizer
 from glassformer.tokenizers.tokenizer import UNKNOWN, Tokenizer
 from glassformer.training.checkpoint.weights import load_weights
@@ -59,7 +59,7 @@ class Run:
             raise RunError(f"{self.path} does not exist. Train one: glassformer train TEXT --out {self.path}")
         self.config: Config = load_config(self.path / "config.yaml")
         self.device = choose_device(device)
-        self._jobs: dict[str | None, Job] = {}
+        self._jobs: dict[str | None, Task] = {}
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -116,7 +116,7 @@ class Run:
         except (ValueError, TypeError):
             raise RunError(f"{path} is damaged: expected a JSON object.") from None
 
-    def job(self, data: str | None = None, target: str | None = None, warn: Warn = lambda _: None) -> Job:
+    def job(self, data: str | None = None, target: str | None = None, warn: Warn = lambda _: None) -> Task:
         """The run's task on its own data, or on `data`: any SOURCE; a file or folder is taken whole."""
         if data not in (None, "-"):
             return self._open_job(data, target, warn)
@@ -124,8 +124,8 @@ class Run:
             self._jobs[data] = self._open_job(data, target, warn)
         return self._jobs[data]
 
-    def _open_job(self, data: str | None, target: str | None, warn: Warn) -> Job:
-        kind, settings = JOBS[self.config.task], self.config.data
+    def _open_job(self, data: str | None, target: str | None, warn: Warn) -> Task:
+        kind, settings = TASKS[self.config.task], self.config.data
         if data is None and self.data.get("imported"):
             raise UsageError(f"{self.path} was imported and has no data of its own: name some with --data")
         other = settings.model_copy(update={"source": data, "target": target, "mix": {}, "dedup": False})
@@ -171,7 +171,7 @@ class Run:
 
     def floor(self, split: str = "valid") -> dict[str, Result]:
         """What models that know next to nothing reach on the same split of the run's own data."""
-        return self.job().floor(split)
+        return self.job().baselines(split)
 
     def mistakes(
         self, split: str = "valid", data: str | None = None, target: str | None = None, **options: Any
@@ -217,24 +217,30 @@ class Run:
         return texts
 
     def search(
-        self, prompt: str = "", tokens: int = 200, beams: int = 4, strength: float = 0.0
+        self, prompt: str = "", tokens: int = 200, beams: int = 4, length_penalty: float = 0.0
     ) -> list[tuple[str, float]]:
         """The continuations that beam search finds, best first, each with its score."""
-        return search_text(self.language_model, self.tokenizer, prompt, tokens, beams, strength)
+        return search_text(self.language_model, self.tokenizer, prompt, tokens, beams, length_penalty)
 
-    def translate(self, texts: list[str], beams: int = 4, strength: float = 0.6, **options: Any) -> list[str]:
+    def translate(
+        self, texts: list[str], beams: int = 4, length_penalty: float = 0.6, **options: Any
+    ) -> list[str]:
         """The best translation of each text. Options: progress, called with each number of texts done."""
-        job = self.bare_job(TranslateJob)
-        assert isinstance(job, TranslateJob) and isinstance(self.model, EncoderDecoder)
+        job = self.bare_job(TranslateTask)
+        assert isinstance(job, TranslateTask) and isinstance(self.model, EncoderDecoder)
         there = [text for text in texts if text.strip()]  # an empty line stays one
-        found = iter(job.translate(self.model, self.config, there, beams=beams, strength=strength, **options))
+        found = iter(
+            job.translate(
+                self.model, self.config, there, beams=beams, length_penalty=length_penalty, **options
+            )
+        )
         return [next(found)[0][0] if text.strip() else "" for text in texts]
 
     @torch.no_grad()
     def classify(self, texts: list[str]) -> list[dict[str, float]]:
         """For each text the probability of every label, the likeliest first."""
-        job = self.bare_job(ClassifyJob)
-        assert isinstance(job, ClassifyJob)
+        job = self.bare_job(ClassifyTask)
+        assert isinstance(job, ClassifyTask)
         answers: list[dict[str, float]] = []
         for text in texts:
             ids = torch.from_numpy(job.encode_input(text)[: self.config.model.context])
@@ -246,8 +252,8 @@ class Run:
     @torch.no_grad()
     def tag(self, words: list[str]) -> list[str]:
         """The tag of each word."""
-        job = self.bare_job(TagJob)
-        assert isinstance(job, TagJob)
+        job = self.bare_job(TagTask)
+        assert isinstance(job, TagTask)
         ids, starts = job.encode_words(words)
         if len(ids) > self.config.model.context:
             raise UsageError(f"{len(ids)} tokens are more than the context of {self.config.model.context}")
@@ -261,7 +267,7 @@ class Run:
 
         return look_at(self, text, **options)
 
-    def bare_job(self, kind: type[Job]) -> Job:
+    def bare_job(self, kind: type[Task]) -> Task:
         """The run's job without its data, for what the user brings."""
         if self.config.task != kind.name:
             fits = {"language": "generate", "masked": "eval", "tag": "classify"}

@@ -21,8 +21,8 @@ from glassformer.runs.given import default_name, gather
 from glassformer.runs.prepare import agreed, find_tokenizer, refuse_other_tokenizer, text_size
 from glassformer.runs.run import Run
 from glassformer.runs.several import as_arguments, check_division, processes_to_start
-from glassformer.tasks.registry import JOBS
-from glassformer.tasks.task import Job
+from glassformer.tasks.registry import TASKS
+from glassformer.tasks.task import Task
 from glassformer.tokenizers.load import load_tokenizer
 from glassformer.training.checkpoint.weights import load_matching, load_weights
 from glassformer.training.checkpoint.write import latest_checkpoint
@@ -32,7 +32,7 @@ from glassformer.training.hooks import Hooks
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import freeze
 from glassformer.training.parallel.launch import launch
-from glassformer.training.parallel.world import World, shared_name, taking_part
+from glassformer.training.parallel.world import World, init_world, shared_name
 from glassformer.training.plot import plot_losses
 
 OF_THE_DATA = {"vocab", "labels", "patch"}  # model settings that follow from the data
@@ -68,9 +68,9 @@ def train(
         )
         return Run(folder)
     said = gather(source, task, target, recipe, settings, init=init is not None, fill=False)
-    with taking_part() as world:
-        if not world.leads:
-            begun = world.hear("begun") == "new"
+    with init_world() as world:
+        if not world.is_main:
+            begun = world.wait_for("begun") == "new"
             config = load_config(folder / "config.yaml") if begun else continued_config(folder, said)
             return _go_on(folder, config, Silent(), world)
         if resume and (folder / "config.yaml").is_file():
@@ -102,7 +102,7 @@ def _begin(
         )
     family = {k: v for k, v in given.get("model", {}).items() if k == "family"}
     data = build({"task": given["task"], "data": given["data"], "model": family}).data
-    kind = JOBS[given["task"]]
+    kind = TASKS[given["task"]]
     opened = kind.open(data)
     for warning in opened.warnings:
         display.note(f"Warning: {warning}")
@@ -138,7 +138,7 @@ def _begin(
         }
         write_atomically(folder / "data.json", json.dumps(record, indent=1))
         save_config(config, folder / "config.yaml")  # last: it is what makes the folder a run
-        world.tell("begun", "new")
+        world.publish("begun", "new")
         shared_name(world, "checkpoint", None)
         return _fit(folder, config, model, job, display, device, world)
 
@@ -180,7 +180,7 @@ def _fit(
     folder: Path,
     config: Config,
     model: nn.Module,
-    job: Job,
+    job: Task,
     display: Display,
     device: torch.device,
     world: World,
@@ -192,9 +192,11 @@ def _fit(
         sample=lambda: job.sample(model, config),
         display=display,
     )
-    task = job.task(model, config)
+    objective = job.objective(model, config)
     width = config.model.width
-    trainer = Trainer(model, task, config.training, folder, hooks, device=device, width=width, world=world)
+    trainer = Trainer(
+        model, objective, config.training, folder, hooks, device=device, width=width, world=world
+    )
     trainer.settings = flatten(config.model_dump(mode="json"))
     if checkpoint is not None:
         refuse_changed(checkpoint, trainer.settings)
@@ -206,11 +208,11 @@ def _fit(
             else f"Continuing {folder} after step {trainer.progress.step}."
         )
     progress = trainer.run()
-    if not world.leads:
-        world.hear("finished")
+    if not world.is_main:
+        world.wait_for("finished")
         return Run(folder, device=str(device))
     run = Run(folder, device=str(device))
-    valid, floor = job.evaluate(run.model, config, "valid"), job.floor("valid")
+    valid, floor = job.evaluate(run.model, config, "valid"), job.baselines("valid")
     name, value, more = valid.score
     result = {
         "valid": valid.as_dict(),
@@ -232,7 +234,7 @@ def _fit(
     write_atomically(folder / "result.json", json.dumps(result, indent=1))
     with writing(folder):
         plot_losses(folder / "metrics.jsonl", f"{folder.name}: {parameter_count(model):,} parameters")
-    world.tell("finished", "")
+    world.publish("finished", "")
     return run
 
 
@@ -245,13 +247,13 @@ def _resume(folder: Path, given: Settings, display: Display, world: World) -> Ru
     with locked(folder):
         config = continued_config(folder, given)
         check_division(config.training.model_dump(), world.size)
-        world.tell("begun", "before")
+        world.publish("begun", "before")
         return _go_on(folder, config, display, world)
 
 
 def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     """What a run directory holds, trained on; of several processes all but the first come here at once."""
-    opened = JOBS[config.task].open(config.data)
+    opened = TASKS[config.task].open(config.data)
     recorded = json.loads((folder / "data.json").read_text(encoding="utf-8"))
     if opened.fingerprint != recorded["text_fingerprint"]:
         named = opened.name if config.data.mix else config.data.source
@@ -263,9 +265,9 @@ def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     path = folder / "tokenizer.json"
     tokenizer = None if config.model.patch and not path.is_file() else load_tokenizer(path)
     refuse_other_tokenizer(folder, tokenizer, recorded.get("tokenizer_fingerprint"))
-    job = JOBS[config.task](opened, tokenizer, config.data)
+    job = TASKS[config.task](opened, tokenizer, config.data)
     checkpoint = None
-    if world.leads:
+    if world.is_main:
         checkpoint = latest_checkpoint(folder / "checkpoints", lambda t: display.note(f"Warning: {t}."))
         if checkpoint is None and (folder / "metrics.jsonl").is_file():
             display.note(f"Warning: {folder} holds no checkpoint, so training begins at step 1.")

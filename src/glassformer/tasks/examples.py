@@ -14,15 +14,15 @@ from glassformer.data.datasets import open_examples
 from glassformer.data.examples import Example, Examples, label_names
 from glassformer.data.shard_writer import Progress
 from glassformer.data.shards import tokenizer_fingerprint
-from glassformer.objectives.objective import Again
-from glassformer.tasks.task import Job
+from glassformer.objectives.objective import Recut
+from glassformer.tasks.task import Task
 from glassformer.tokenizers.bpe_tokenizer import BPE
 from glassformer.tokenizers.tokenizer import Tokenizer
 
 LEAST_EXAMPLES = 8
 
 
-class ExamplesJob(Job):
+class ExamplesTask(Task):
     source: Examples
     _cut: Callable[[str], list[int]] | None = None  # another way to cut text than the tokenizer's
 
@@ -70,7 +70,7 @@ class ExamplesJob(Job):
         assert self.tokenizer is not None
         return self._cut(text) if self._cut else self.tokenizer.encode(text)
 
-    def again(self, dropout: float, context: int) -> Again | None:
+    def recut(self, dropout: float, context: int) -> Recut | None:
         """How a training example is cut anew each time it is seen: BPE-dropout."""
         if not dropout:
             return None
@@ -82,18 +82,18 @@ class ExamplesJob(Job):
         examples = self.source.require("train")
 
         def cut(row: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-            job, random = copy(self), Random(seed)
-            job._cut = lambda text: tokenizer.sample(text, dropout, random)
-            x, y = job.encode(examples[row])
+            task, random = copy(self), Random(seed)
+            task._cut = lambda text: tokenizer.sample(text, dropout, random)
+            x, y = task.encode(examples[row])
             return x[:context], y[:context] if y.ndim else y
 
         return cut
 
     @property
-    def mark(self) -> int:
-        if self.tokenizer is None or self.tokenizer.end_of_text is None:
+    def eot_id(self) -> int:
+        if self.tokenizer is None or self.tokenizer.eot_id is None:
             raise DataError("this tokenizer has no end-of-text mark, which begins every sequence here")
-        return self.tokenizer.end_of_text
+        return self.tokenizer.eot_id
 
     def settings(self) -> Settings:
         """The longest training example decides how much a model must be able to see."""

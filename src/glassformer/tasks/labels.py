@@ -15,11 +15,11 @@ from glassformer.evaluation.error_analysis import Mistakes, label_mistakes
 from glassformer.evaluation.result import Result
 from glassformer.models.bag_of_words import PENALTIES, Bag
 from glassformer.objectives.labelling import Labelling
-from glassformer.objectives.objective import NOT_SCORED, Task
-from glassformer.tasks.examples import ExamplesJob
+from glassformer.objectives.objective import NOT_SCORED, Objective
+from glassformer.tasks.examples import ExamplesTask
 
 
-class LabelJob(ExamplesJob):
+class LabelTask(ExamplesTask):
     """What classifying and tagging share."""
 
     def settings(self) -> Settings:
@@ -33,39 +33,39 @@ class LabelJob(ExamplesJob):
             return super().warnings(config, split)
         return [*super().warnings(config, split), f"no training example has the label {', '.join(missing)}"]
 
-    def _task(self, split: str, context: int, **options: Any) -> Labelling:
+    def _objective(self, split: str, context: int, **options: Any) -> Labelling:
         inputs, labels = zip(*self.encoded(split, context), strict=True)
         return Labelling(self.name, inputs, labels, **options)
 
-    def task(self, model: nn.Module, config: Config) -> Task:
+    def objective(self, model: nn.Module, config: Config) -> Objective:
         t = config.training
         if t.token_dropout and self.tokenizer is None:
             raise UsageError("training.token_dropout hides tokens of text; images have none")
-        hiding = {"hidden": t.token_dropout, "by": self.mark} if t.token_dropout else {}
+        hiding = {"hidden": t.token_dropout, "by": self.eot_id} if t.token_dropout else {}
         options = {
             "batch": t.batch,
             "seed": t.seed,
-            "again": self.again(t.merge_dropout, config.model.context),
+            "recut": self.recut(t.merge_dropout, config.model.context),
         }
-        return self._task("train", config.model.context, **options, **hiding)
+        return self._objective("train", config.model.context, **options, **hiding)
 
     def evaluate(
         self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
     ) -> Classification:
         found = self.encoded(split, 1 << 30)
         unseen = sum(int((y[config.model.context :] != NOT_SCORED).sum()) for _, y in found if y.ndim)
-        return evaluate_labels(model, self._task(split, config.model.context), split, unseen)
+        return evaluate_labels(model, self._objective(split, config.model.context), split, unseen)
 
     def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
         examples = self.source.require(split)
-        found = answers(model, self._task(split, config.model.context))
+        found = answers(model, self._objective(split, config.model.context))
         return label_mistakes(found, self.labels, lambda row, place: self._shown(examples[row][0], place))
 
     def _shown(self, given: Any, place: int) -> str:
         """An example as a person reads it."""
         return given if isinstance(given, str) else f"an image of {len(given)} patches"
 
-    def number(self, label: str) -> int:
+    def label_id(self, label: str) -> int:
         try:
             return self.labels.index(label)
         except ValueError:
@@ -81,7 +81,7 @@ class LabelJob(ExamplesJob):
         return classification(split, -np.log(counts[labels] / counts.sum()), labels == counts.argmax())
 
 
-class ClassifyJob(LabelJob):
+class ClassifyTask(LabelTask):
     name = "classify"
 
     @staticmethod
@@ -90,10 +90,10 @@ class ClassifyJob(LabelJob):
 
     def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
         given, label = example
-        return self.encode_input(given), np.array(self.number(label))
+        return self.encode_input(given), np.array(self.label_id(label))
 
     def encode_input(self, given: str | np.ndarray) -> np.ndarray:
-        return np.array([self.mark, *self.ids(given)]) if isinstance(given, str) else given
+        return np.array([self.eot_id, *self.ids(given)]) if isinstance(given, str) else given
 
     def settings(self) -> Settings:
         settings = super().settings()
@@ -102,12 +102,12 @@ class ClassifyJob(LabelJob):
             settings["model"]["patch"] = given.shape[1]
         return settings
 
-    def floor(self, split: str) -> dict[str, Result]:
+    def baselines(self, split: str) -> dict[str, Result]:
         train, held_out = self.source.require("train"), self.source.require(split)
-        y, truth = ([np.array(self.number(label)) for _, label in e] for e in (train, held_out))
+        y, truth = ([np.array(self.label_id(label)) for _, label in e] for e in (train, held_out))
         given, asked = [x for x, _ in train], [x for x, _ in held_out]
         tuning = self.source.splits.get("valid") or held_out
-        wanted = np.array([self.number(label) for _, label in tuning])
+        wanted = np.array([self.label_id(label) for _, label in tuning])
 
         def fitting(bag: Bag) -> float:
             return float((bag.scores([x for x, _ in tuning]).argmax(-1).numpy() == wanted).mean())
@@ -121,7 +121,7 @@ class ClassifyJob(LabelJob):
         return {"majority": self._majority(split, y, truth), what: bag}
 
 
-class TagJob(LabelJob):
+class TagTask(LabelTask):
     name = "tag"
 
     @staticmethod
@@ -133,14 +133,14 @@ class TagJob(LabelJob):
         words, tags = example
         ids, starts = self.encode_words(words)
         labels = np.full(len(ids), NOT_SCORED)
-        labels[starts] = [self.number(tag) for tag in tags]
+        labels[starts] = [self.label_id(tag) for tag in tags]
         return ids, labels
 
     def encode_words(self, words: list[str]) -> tuple[np.ndarray, list[int]]:
-        ids, starts = [self.mark], []
+        ids, starts = [self.eot_id], []
         for word in words:
             starts.append(len(ids))
-            ids += self.ids(f" {word}") or [self.mark]
+            ids += self.ids(f" {word}") or [self.eot_id]
         return np.array(ids), starts
 
     def _shown(self, given: Any, place: int) -> str:
@@ -149,10 +149,10 @@ class TagJob(LabelJob):
         marked = [f"[{word}]" if i == at else word for i, word in enumerate(given)]
         return " ".join(marked[max(0, at - 6) : at + 7])
 
-    def floor(self, split: str) -> dict[str, Result]:
+    def baselines(self, split: str) -> dict[str, Result]:
         """The most frequent tag; and the most frequent tag of each word."""
         train, held_out = self.source.require("train"), self.source.require(split)
-        y, truth = ([np.array([self.number(t) for t in tags]) for _, tags in e] for e in (train, held_out))
+        y, truth = ([np.array([self.label_id(t) for t in tags]) for _, tags in e] for e in (train, held_out))
         seen: dict[str, Counter[int]] = {}
         for (words, _), labels in zip(train, y, strict=True):
             for word, label in zip(words, labels.tolist(), strict=True):

@@ -33,16 +33,16 @@ from glassformer.models.model import Encoder, LanguageModel
 from glassformer.models.ngram import NGram, usual_order
 from glassformer.objectives.language import language_modelling
 from glassformer.objectives.masked import MaskedModelling
-from glassformer.objectives.objective import NOT_SCORED, Task
-from glassformer.tasks.task import Job
+from glassformer.objectives.objective import NOT_SCORED, Objective
+from glassformer.tasks.task import Task
 from glassformer.tokenizers.tokenizer import END_OF_TEXT, MASK, Tokenizer
 from glassformer.tokenizers.vocabulary import Vocabulary
 
 LEAST_TOKENS = 256  # of training text; below this there is nothing to learn
-FLOOR_TOKENS = 8_000_000  # of training text that the n-gram model counts at most
+BASELINE_TOKENS = 8_000_000  # of training text that the n-gram model counts at most
 
 
-class LanguageJob(Job):
+class LanguageTask(Task):
     name = "language"
     options = ("stride",)
     source: Corpus
@@ -116,7 +116,7 @@ class LanguageJob(Job):
     def tokens(self, split: str, least: int = 2) -> Tokens:
         return require(self.shards, split, least, self.source.name)
 
-    def task(self, model: nn.Module, config: Config) -> Task:
+    def objective(self, model: nn.Module, config: Config) -> Objective:
         assert isinstance(model, LanguageModel)
         tokens = self.tokens("train", config.model.context + 2)
         return language_modelling(
@@ -172,18 +172,18 @@ class LanguageJob(Job):
         parts = [np.bincount(a, minlength=len(self.tokenizer)) for a in (train.arrays if train else [])]
         return np.sum(parts, axis=0) if parts else np.zeros(len(self.tokenizer), int)
 
-    def floor(self, split: str) -> dict[str, Result]:
+    def baselines(self, split: str) -> dict[str, Result]:
         train, held_out = self.tokens("train"), self.tokens(split)
         vocab = len(self.tokenizer)
         order = usual_order(vocab)
-        counted = NGram(train.beginning(FLOOR_TOKENS), vocab, order)
+        counted = NGram(train.beginning(BASELINE_TOKENS), vocab, order)
         nats = -np.log(counted.probabilities(held_out.read(0, len(held_out)))[1:])
         text_bytes = held_out.bytes - self._first_bytes(held_out)
         result = Likelihood.from_nats(split, float(nats.sum()), len(nats), text_bytes, order, 1)
         return {f"{order}-gram, Kneser-Ney": result}
 
 
-class MaskedJob(LanguageJob):
+class MaskedTask(LanguageTask):
     name = "masked"
     specials = (END_OF_TEXT, MASK)
     options = ()
@@ -192,25 +192,25 @@ class MaskedJob(LanguageJob):
         for split in ("train", "valid"):
             self.tokens(split, config.model.context + 1)
 
-    def _task(self, split: str, config: Config, seed: int) -> MaskedModelling:
+    def _objective(self, split: str, config: Config, seed: int) -> MaskedModelling:
         mask = self.tokenizer.specials.get(MASK)
         if mask is None:
             raise UsageError(f"this tokenizer has no special token {MASK}: learn one, without tokenizer.file")
         return MaskedModelling(self.tokens(split, config.model.context), config.model.context, seed, mask)
 
-    def task(self, model: nn.Module, config: Config) -> Task:
-        return self._task("train", config, config.training.seed)
+    def objective(self, model: nn.Module, config: Config) -> Objective:
+        return self._objective("train", config, config.training.seed)
 
     def evaluate(
         self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
     ) -> Result:
         assert isinstance(model, Encoder)
-        return evaluate_masked(model, self._task(split, config, seed=0), split)
+        return evaluate_masked(model, self._objective(split, config, seed=0), split)
 
     def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
         made = [
             (torch.where(batch["targets"] == NOT_SCORED, batch["inputs"], batch["targets"]).numpy(), found)
-            for batch, found in masked_answers(model, self._task(split, config, seed=0))
+            for batch, found in masked_answers(model, self._objective(split, config, seed=0))
         ]
         width = made[0][0].shape[1]
         scored, at = [], 0
@@ -224,7 +224,7 @@ class MaskedJob(LanguageJob):
     def sample(self, model: nn.Module, config: Config) -> str | None:
         return None
 
-    def floor(self, split: str) -> dict[str, Result]:
+    def baselines(self, split: str) -> dict[str, Result]:
         """Always the most frequent token, with probabilities as frequent as in training."""
         held_out, counts = self.tokens(split), self._counts() + 1
         ids = held_out.read(0, len(held_out)).astype(np.int64)

@@ -1,8 +1,10 @@
 """The job of a task, by its name."""
 
-from glassformer.tasks.labels import ClassifyJob, TagJob
-from glassformer.tasks.language_model import LanguageJob, MaskedJob
-from glassformer.tasks.task import Job
-from glassformer.tasks.translator import TranslateJob
+from glassformer.tasks.labels import ClassifyTask, TagTask
+from glassformer.tasks.language_model import LanguageTask, MaskedTask
+from glassformer.tasks.task import Task
+from glassformer.tasks.translator import TranslateTask
 
-JOBS: dict[str, type[Job]] = {j.name: j for j in (LanguageJob, MaskedJob, ClassifyJob, TagJob, TranslateJob)}
+TASKS: dict[str, type[Task]] = {
+    j.name: j for j in (LanguageTask, MaskedTask, ClassifyTask, TagTask, TranslateTask)
+}

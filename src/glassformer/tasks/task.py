@@ -16,11 +16,11 @@ from glassformer.data.shard_writer import Progress
 from glassformer.data.sources import Corpus
 from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
-from glassformer.objectives.objective import Task
+from glassformer.objectives.objective import Objective
 from glassformer.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
 
 
-class Job(ABC):
+class Task(ABC):
     name: ClassVar[str]
     specials: ClassVar[tuple[str, ...]] = (END_OF_TEXT,)  # what its tokenizer must know
     options: ClassVar[tuple[str, ...]] = ()  # what its evaluation can be told
@@ -56,7 +56,7 @@ class Job(ABC):
         """The data in numbers, for data.json."""
 
     @abstractmethod
-    def task(self, model: nn.Module, config: Config) -> Task:
+    def objective(self, model: nn.Module, config: Config) -> Objective:
         """What is to be learned, on the training split."""
 
     @abstractmethod
@@ -86,5 +86,5 @@ class Job(ABC):
         """Where the model goes wrong on a split."""
 
     @abstractmethod
-    def floor(self, split: str) -> dict[str, Result]:
+    def baselines(self, split: str) -> dict[str, Result]:
         """What models that know next to nothing reach on the same split."""

@@ -19,14 +19,14 @@ from glassformer.evaluation.result import Result
 from glassformer.generation.beam import Hypothesis
 from glassformer.generation.seq2seq import translate_ids
 from glassformer.models.model import EncoderDecoder
-from glassformer.objectives.objective import Task
+from glassformer.objectives.objective import Objective
 from glassformer.objectives.translation import Translating
-from glassformer.tasks.examples import ExamplesJob
+from glassformer.tasks.examples import ExamplesTask
 
 
-class TranslateJob(ExamplesJob):
+class TranslateTask(ExamplesTask):
     name = "translate"
-    options = ("beams", "strength", "progress")
+    options = ("beams", "length_penalty", "progress")
 
     @staticmethod
     def texts(source: Examples, limit: int | None = None) -> Iterator[str]:
@@ -40,22 +40,22 @@ class TranslateJob(ExamplesJob):
         source, target = (np.array(self.ids(text), np.int64) for text in example)
         return source, target
 
-    def _task(self, split: str, context: int, **options: Any) -> Translating:
+    def _objective(self, split: str, context: int, **options: Any) -> Translating:
         sources, targets = zip(*self.encoded(split, context - 1), strict=True)  # the mark needs a place too
-        return Translating(sources, targets, self.mark, **options)
+        return Translating(sources, targets, self.eot_id, **options)
 
-    def task(self, model: nn.Module, config: Config) -> Task:
+    def objective(self, model: nn.Module, config: Config) -> Objective:
         t = config.training
-        again = self.again(t.merge_dropout, config.model.context - 1)
-        options = {"batch": t.batch, "seed": t.seed, "hidden": t.token_dropout, "again": again}
-        return self._task("train", config.model.context, **options)
+        recut = self.recut(t.merge_dropout, config.model.context - 1)
+        options = {"batch": t.batch, "seed": t.seed, "hidden": t.token_dropout, "recut": recut}
+        return self._objective("train", config.model.context, **options)
 
     def evaluate(
         self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
     ) -> Translation:
         """Options: beams, strength (of the length penalty), progress (called with numbers of sentences)."""
         assert isinstance(model, EncoderDecoder)
-        task = self._task(split, config.model.context)
+        objective = self._objective(split, config.model.context)
         examples = self.source.require(split)
 
         def translate() -> list[str]:
@@ -63,7 +63,7 @@ class TranslateJob(ExamplesJob):
             return [text for ((text, _), *_) in found]
 
         references = [target for _, target in examples]
-        return evaluate_translation(model, task, split, references, translate if full else None)
+        return evaluate_translation(model, objective, split, references, translate if full else None)
 
     def translate(
         self, model: EncoderDecoder, config: Config, texts: list[str], **options: Any
@@ -71,7 +71,7 @@ class TranslateJob(ExamplesJob):
         """For each text its translations, best first."""
         assert self.tokenizer is not None
         sources = [np.array(self.ids(t), np.int64)[: config.model.context - 1] for t in texts]
-        found = translate_ids(model, sources, self.mark, **options)
+        found = translate_ids(model, sources, self.eot_id, **options)
         return [[(self.tokenizer.decode(h.ids, specials=False), h) for h in best] for best in found]
 
     def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
@@ -86,7 +86,7 @@ class TranslateJob(ExamplesJob):
         found = self.translate(model, config, sources, beams=1)
         return "\n".join(f"{s} → {best[0][0]}" for s, best in zip(sources, found, strict=True))
 
-    def floor(self, split: str) -> dict[str, Result]:
+    def baselines(self, split: str) -> dict[str, Result]:
         """The source as it is: what is the same in both languages."""
         examples = self.source.require(split)
         bleu, signature = corpus_bleu(*zip(*examples, strict=True))

@@ -74,7 +74,7 @@ class Tokenizer(ABC):
         return len(self.entries) + len(self.specials)
 
     @property
-    def end_of_text(self) -> int | None:
+    def eot_id(self) -> int | None:
         """The id of the mark between documents, if there is one."""
         return self.specials.get(END_OF_TEXT)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.core.files import write_atomically
-from glassformer.objectives.objective import Batch, Task
+from glassformer.objectives.objective import Batch, Objective
 
 
 @dataclass
@@ -30,7 +30,7 @@ class FirstBad:
 
 def explain(
     model: nn.Module,
-    task: Task,
+    objective: Objective,
     batches: list[Batch],
     loss: float,
     norm: float,
@@ -47,7 +47,7 @@ def explain(
         tap = FirstBad()
         seed(number)
         with torch.no_grad():
-            task.loss(model, batch, tap=tap)
+            objective.loss(model, batch, tap=tap)
         if tap.site is not None:
             site, value = max(tap.largest.items(), key=lambda item: item[1], default=("embed", 0.0))
             where = f" of micro-batch {number}" if len(batches) > 1 else ""

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from glassformer.core.errors import DivergedError, GlassformerError, Interrupted
-from glassformer.objectives.objective import Task
+from glassformer.objectives.objective import Objective
 from glassformer.training.checkpoint.background import Saver
 from glassformer.training.checkpoint.read import load_checkpoint
 from glassformer.training.checkpoint.snapshot import Progress, environment, take_snapshot
@@ -44,7 +44,7 @@ class Trainer(Steps):
     def __init__(
         self,
         model: nn.Module,
-        task: Task,
+        objective: Objective,
         config: "TrainingConfig",
         folder: Path,
         hooks: Hooks,
@@ -53,7 +53,7 @@ class Trainer(Steps):
         width: int,
         world: World = ALONE,
     ):
-        super().__init__(model, task, config, folder, device=device, width=width, world=world)
+        super().__init__(model, objective, config, folder, device=device, width=width, world=world)
         self.hooks, self.saver = hooks, Saver()
         self.settings: dict[str, Any] = {}  # of the whole run, to be written down with each checkpoint
         self._saves, self._saved_at = 0, -1
@@ -77,7 +77,7 @@ class Trainer(Steps):
         """Take up a checkpoint; gives what it was made in."""
         optimizers, scaler = self.updates.optimizers, self.updates.scaler
         self.progress, made_in, carried = load_checkpoint(checkpoint, self.model, optimizers)
-        self.task.carry_on({name: tensor.to(self.device) for name, tensor in carried.items()})
+        self.objective.load_state_dict({name: tensor.to(self.device) for name, tensor in carried.items()})
         if scaler is not None:
             scaler.load_state_dict(self.progress.scaler or self.precision.new_scaler().state_dict())
         return made_in
@@ -122,7 +122,7 @@ class Trainer(Steps):
 
     def _agreed(self, stop: StopRequest) -> int:
         """The signal that any process has got."""
-        return int(max(self.world.each(stop.signal)))
+        return int(max(self.world.all_gather(stop.signal)))
 
     def _interrupted(self, signal: int) -> Interrupted:
         step, steps = self.progress.step, self.config.steps
@@ -143,7 +143,7 @@ class Trainer(Steps):
             self.world.at("evaluation")
             self._evaluate(log)
         # A model in parts can only speak with all processes, and they might come to different words.
-        speaks = self.hooks.sample and self.world.leads and self.layout.name != "fsdp"
+        speaks = self.hooks.sample and self.world.is_main and self.layout.name != "fsdp"
         if speaks and config.sample_every and progress.step % config.sample_every == 0:
             self._sample()
         if stop or last or progress.step % config.checkpoint_every == 0:
@@ -152,11 +152,11 @@ class Trainer(Steps):
             if progress.best is None:  # nothing was evaluated yet: the last is all there is
                 self._save_weights()
             self.saver.close()
-            self.world.meet()
+            self.world.barrier()
             raise self._interrupted(stop)
 
     def _open_log(self) -> MetricsLog:
-        path = self.folder / "metrics.jsonl" if self.world.leads else None
+        path = self.folder / "metrics.jsonl" if self.world.is_main else None
         return MetricsLog(path, self.progress.step, self.config.tensorboard)
 
     def _roll_back(self, error: DivergedError, log: MetricsLog) -> MetricsLog:
@@ -165,8 +165,8 @@ class Trainer(Steps):
         if done >= self.config.rollbacks:
             raise error
         self.saver.wait()
-        self.world.meet()
-        newest = latest_checkpoint(self.folder / "checkpoints") if self.world.leads else None
+        self.world.barrier()
+        newest = latest_checkpoint(self.folder / "checkpoints") if self.world.is_main else None
         newest = shared_name(self.world, f"rollback/{done}", newest)
         if newest is None:
             raise error
@@ -184,7 +184,7 @@ class Trainer(Steps):
         assert self.hooks.evaluate is not None
         progress = self.progress
         result = self.hooks.evaluate()
-        criterion = self.world.each(result.criterion)[0]  # a last bit must not part the processes' ways
+        criterion = self.world.all_gather(result.criterion)[0]  # a last bit must not part the processes' ways
         record = {**result.numbers(), "step": progress.step, "split": "valid"}
         log.write({**record, "train_tokens": progress.tokens, "seconds": progress.seconds})
         before = math.inf if progress.best is None else progress.best
@@ -210,8 +210,8 @@ class Trainer(Steps):
         return bool(self.config.patience) and self.progress.since_best >= self.config.patience
 
     def _save_weights(self) -> None:
-        weights = self.layout.whole()
-        if self.world.leads:
+        weights = self.layout.full_state_dict()
+        if self.world.is_main:
             self.saver.give(lambda: save_tensors(weights, self.folder / "model.safetensors"))
 
     def _save(self, wait: bool = True) -> None:
@@ -224,7 +224,7 @@ class Trainer(Steps):
             self.updates.optimizers,
             self.progress,
             self.environment,
-            self.task.carried(),
+            self.objective.state_dict(),
             self.world,
             self._saves,
             self.settings,

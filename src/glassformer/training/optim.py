@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from glassformer.core.errors import UsageError, closest
-from glassformer.training.parallel.layout import full, own_rows
+from glassformer.training.parallel.layout import full_tensor, local_rows
 
 if TYPE_CHECKING:
     from glassformer.config.schema import TrainingConfig
@@ -77,8 +77,8 @@ class Muon(Optimizer):
                 if not state:
                     state["momentum"] = torch.zeros_like(p)
                 state["momentum"].lerp_(p.grad, 1 - momentum)
-                update = full(p.grad.lerp(state["momentum"], momentum))
-                held, first = own_rows(p)
+                update = full_tensor(p.grad.lerp(state["momentum"], momentum))
+                held, first = local_rows(p)
                 start = 0
                 for part in update.split(self.parts.get(p, (p.shape[0],))):
                     end = start + len(part)

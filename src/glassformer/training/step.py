@@ -17,12 +17,12 @@ import torch
 from torch import nn
 
 from glassformer.core.errors import DivergedError, RunError
-from glassformer.data.order import number
-from glassformer.objectives.objective import Batch, Task
+from glassformer.data.order import fold_seed
+from glassformer.objectives.objective import Batch, Objective
 from glassformer.training.checkpoint.snapshot import Progress
 from glassformer.training.device import Precision
 from glassformer.training.diagnose import explain, write_down
-from glassformer.training.parallel.layout import lay_out
+from glassformer.training.parallel.layout import make_layout
 from glassformer.training.parallel.world import World
 from glassformer.training.probe import advice, micro_batch_that_fits
 from glassformer.training.schedule import BatchSizes, learning_rate_factor
@@ -38,7 +38,7 @@ class Steps:
     def __init__(
         self,
         model: nn.Module,
-        task: Task,
+        objective: Objective,
         config: "TrainingConfig",
         folder: Path,
         *,
@@ -46,10 +46,10 @@ class Steps:
         width: int,
         world: World,
     ):
-        self.model, self.task, self.config, self.folder = model, task, config, folder
+        self.model, self.objective, self.config, self.folder = model, objective, config, folder
         self.device, self.width, self.world = device, width, world
         self.precision = Precision.choose(config.precision, device)
-        self.layout = lay_out(model, config.parallel, world, device, self.precision.name)
+        self.layout = make_layout(model, config.parallel, world, device, self.precision.name)
         self.updates = Updates(self.layout, config, self.precision)
         self.sizes = BatchSizes(config.batch, config.batch_growth)
         self.progress = Progress()
@@ -62,10 +62,10 @@ class Steps:
         self.world.at("batch")
         size, first = self.sizes.at(progress.step), self.sizes.consumed(progress.step)
         micro = size // config.accumulate
-        parts = [self.world.part(first + i * micro, micro) for i in range(config.accumulate)]
+        parts = [self.world.shard(first + i * micro, micro) for i in range(config.accumulate)]
         batches = [self._batch(*part) for part in parts]
-        counts = [(self.task.targets(batch), self.task.tokens(batch)) for batch in batches]
-        targets, tokens = self.world.total(*(sum(both) for both in zip(*counts, strict=True)))
+        counts = [(self.objective.targets(batch), self.objective.tokens(batch)) for batch in batches]
+        targets, tokens = self.world.all_reduce(*(sum(both) for both in zip(*counts, strict=True)))
         self.model.train()
         total = torch.zeros((), device=self.device)
         for i, batch in enumerate(batches):
@@ -73,13 +73,13 @@ class Steps:
             self._seed(i)
             with self.layout.micro(last=i + 1 == len(batches)):
                 with self.precision.context():
-                    loss = self.task.loss(forward, batch, config.label_smoothing) / targets
+                    loss = self.objective.loss(forward, batch, config.label_smoothing) / targets
                 total += loss.detach()
                 # Gradients are averaged over the processes, and are to be summed.
                 self.updates.backward(loss * self.world.size if self.world.size > 1 else loss)
         self.world.at(f"step {progress.step + 1}, update")
         self._own_loss = total.item()
-        (nats,) = self.world.total(self._own_loss)
+        (nats,) = self.world.all_reduce(self._own_loss)
         factor = learning_rate_factor(config, progress.step, self.width) * progress.lr_scale
         try:
             norm = self.updates.apply(nats, factor, progress)
@@ -89,7 +89,7 @@ class Steps:
         progress.step += 1
         progress.tokens += int(tokens)
         progress.seconds += seconds
-        per_byte = self.task.bytes_per_target
+        per_byte = self.objective.bytes_per_target
         bits = {"bits_per_byte": nats / math.log(2) / per_byte} if per_byte else {}
         return {
             "step": progress.step,
@@ -113,7 +113,7 @@ class Steps:
 
         def work(samples: int) -> None:
             with self.precision.context():
-                self.task.loss(self.model, self._batch(first, samples), 0.0).backward()
+                self.objective.loss(self.model, self._batch(first, samples), 0.0).backward()
 
         if self.world.size > 1:  # a trial needs all processes; this one is in trouble alone
             raise RunError(advice(size, self.config.accumulate, None, self.world.size))
@@ -127,7 +127,7 @@ class Steps:
         reason = self._reason(batches, loss, norm)
         self.updates.forget()
         at = self.progress.step
-        if self.world.leads:
+        if self.world.is_main:
             samples = {"first_sample": self.sizes.consumed(at), "samples": self.sizes.at(at)}
             write_down(self.folder, reason, step=at + 1, seed=self.config.seed, **samples)
         return DivergedError(
@@ -139,16 +139,16 @@ class Steps:
 
     def _reason(self, batches: list[Batch], loss: float, norm: float) -> str:
         if self.world.size > 1:  # a closer look would need all processes at every turn of it
-            bad = [r for r, own in enumerate(self.world.each(self._own_loss)) if not math.isfinite(own)]
+            bad = [r for r, own in enumerate(self.world.all_gather(self._own_loss)) if not math.isfinite(own)]
             where = f"the loss of rank {', '.join(map(str, bad))}" if bad else "a gradient"
             return f"{where} is no number (train in one process to see the first bad tensor)"
         with self.precision.context():
-            return explain(self.model, self.task, batches, loss, norm, self._seed)
+            return explain(self.model, self.objective, batches, loss, norm, self._seed)
 
     def _batch(self, first: int, count: int) -> Batch:
-        batch = self.task.batch(first, count)
+        batch = self.objective.batch(first, count)
         return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
 
     def _seed(self, micro: int) -> None:
         """All randomness of a micro-batch (dropout) follows from where in the run it stands."""
-        torch.manual_seed(number(self.config.seed, self.progress.step, micro, self.world.rank) >> 1)
+        torch.manual_seed(fold_seed(self.config.seed, self.progress.step, micro, self.world.rank) >> 1)

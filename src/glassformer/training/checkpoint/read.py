@@ -16,8 +16,8 @@ from torch.optim import Optimizer
 
 from glassformer.core.errors import RunError
 from glassformer.training.checkpoint.snapshot import FORMAT_VERSION, Progress, optimizer_state
-from glassformer.training.checkpoint.weights import fill_weights, load_tensors, state_of
-from glassformer.training.parallel.layout import lies_apart
+from glassformer.training.checkpoint.weights import copy_weights, load_tensors, unique_state_dict
+from glassformer.training.parallel.layout import is_sharded
 
 
 def load_checkpoint(
@@ -36,10 +36,10 @@ def load_checkpoint(
         )
     for optimizer in optimizers:
         optimizer.state.clear()  # of a run that goes back, more may be there than was then
-    if any(lies_apart(p) for p in model.parameters()) or any(checkpoint.glob("shard-*")):
+    if any(is_sharded(p) for p in model.parameters()) or any(checkpoint.glob("shard-*")):
         _load_rows(checkpoint, model, optimizers)
     else:
-        fill_weights(
+        copy_weights(
             model, load_tensors(checkpoint / "model.safetensors"), str(checkpoint / "model.safetensors")
         )
         parameters = dict(model.named_parameters())
@@ -85,7 +85,7 @@ def _load_rows(checkpoint: Path, model: nn.Module, optimizers: list[Optimizer]) 
         reader = HuggingFaceStorageReader(str(checkpoint))
         described = reader.read_metadata().state_dict_metadata
         stored = {n: d for n, d in described.items() if isinstance(d, TensorStorageMetadata)}
-        own, parameters = state_of(model), dict(model.named_parameters())
+        own, parameters = unique_state_dict(model), dict(model.named_parameters())
         missing = sorted(set(own) - set(stored))
         wrong = [n for n, t in own.items() if n in stored and stored[n].size != t.shape]
         if missing or wrong:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from glassformer.training.checkpoint.weights import state_of
+from glassformer.training.checkpoint.weights import unique_state_dict
 from glassformer.training.optim import fast_type
-from glassformer.training.parallel.layout import lies_apart, own_rows
+from glassformer.training.parallel.layout import is_sharded, local_rows
 from glassformer.training.parallel.world import World
 
 FORMAT_VERSION = 1
@@ -35,7 +35,7 @@ class Progress:
 
 
 @dataclass
-class Held:
+class TensorFile:
     """One file to be."""
 
     tensors: dict[str, Tensor]
@@ -47,7 +47,7 @@ class Snapshot:
     """The files that this process writes of a checkpoint; `number`: of this save, where others take part."""
 
     step: int
-    files: dict[str, Held]
+    files: dict[str, TensorFile]
     state: dict[str, Any]
     number: int | None = None
 
@@ -81,15 +81,15 @@ def take_snapshot(
     settings: dict[str, Any] | None = None,
 ) -> Snapshot:
     """A copy in memory: what training does next does not reach it."""
-    weights, moments = state_of(model), optimizer_state(model, optimizers)
-    files: dict[str, Held] = {}
-    if any(lies_apart(t) for t in weights.values()):
+    weights, moments = unique_state_dict(model), optimizer_state(model, optimizers)
+    files: dict[str, TensorFile] = {}
+    if any(is_sharded(t) for t in weights.values()):
         files[f"shard-{world.rank + 1:05d}-of-{world.size:05d}.safetensors"] = _rows(weights | moments, world)
-    elif world.leads:
-        files["model.safetensors"] = Held({n: _copy(t) for n, t in weights.items()})
-        files["optimizer.safetensors"] = Held({n: _copy(t) for n, t in moments.items()})
+    elif world.is_main:
+        files["model.safetensors"] = TensorFile({n: _copy(t) for n, t in weights.items()})
+        files["optimizer.safetensors"] = TensorFile({n: _copy(t) for n, t in moments.items()})
     own = "carried.safetensors" if world.size == 1 else f"carried-{world.rank + 1:05d}.safetensors"
-    files[own] = Held({n: _copy(t) for n, t in carried.items()})
+    files[own] = TensorFile({n: _copy(t) for n, t in carried.items()})
     state = {
         "format_version": FORMAT_VERSION,
         "progress": asdict(progress),
@@ -110,16 +110,16 @@ def optimizer_state(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, 
     }
 
 
-def _rows(tensors: dict[str, Tensor], world: World) -> Held:
+def _rows(tensors: dict[str, Tensor], world: World) -> TensorFile:
     """The rows that lie here, and where they belong; what every process has, the leader holds."""
     held: dict[str, Tensor] = {}
     places: dict[str, dict[str, list[int]]] = {}
     for name, tensor in tensors.items():
-        rows, first = own_rows(tensor)
-        if (lies_apart(tensor) or world.leads) and (rows.numel() or not tensor.numel()):
+        rows, first = local_rows(tensor)
+        if (is_sharded(tensor) or world.is_main) and (rows.numel() or not tensor.numel()):
             held[name] = _copy(rows)
             places[name] = {"saved_offsets": [first, *(0 for _ in rows.shape[1:])][: rows.ndim]}
-    return Held(held, {OFFSETS: json.dumps(places)})
+    return TensorFile(held, {OFFSETS: json.dumps(places)})
 
 
 def _copy(tensor: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from glassformer.core.errors import RunError
 from glassformer.core.files import replacing
 
 
-def state_of(model: nn.Module) -> dict[str, Tensor]:
+def unique_state_dict(model: nn.Module) -> dict[str, Tensor]:
     """What a model is stored as, its parameters and lasting buffers; a tied matrix stands there once."""
     lasting = model.state_dict().keys()
     buffers = {name: buffer for name, buffer in model.named_buffers() if name in lasting}
@@ -20,15 +20,15 @@ def state_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
-    save_tensors({name: tensor.detach().cpu() for name, tensor in state_of(model).items()}, path)
+    save_tensors({name: tensor.detach().cpu() for name, tensor in unique_state_dict(model).items()}, path)
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
     """Copy weights into the model's own memory, so that they lie as they did in training."""
-    fill_weights(model, load_tensors(path), str(path))
+    copy_weights(model, load_tensors(path), str(path))
 
 
-def fill_weights(model: nn.Module, tensors: dict[str, Tensor], path: str) -> None:
+def copy_weights(model: nn.Module, tensors: dict[str, Tensor], path: str) -> None:
     """The same from tensors by name; `path` is where they are from."""
     own = model.state_dict()
     tied = {n for n in own if any(own[n].data_ptr() == own[m].data_ptr() for m in tensors if m in own)}

@@ -42,7 +42,7 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, keep: int, world: World = 
     with writing(final):
         try:
             _let_others_know(world, snapshot, lambda: _write_files(draft, snapshot))
-            if not world.leads:
+            if not world.is_main:
                 return final
             for abandoned in folder.glob(".draft-*"):  # by a process that was killed
                 if not abandoned.name.endswith(mine):  # else another process may be at the next one already
@@ -60,7 +60,7 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, keep: int, world: World = 
                 draft.replace(final)
             sync_folder(folder)
         finally:
-            if world.leads:
+            if world.is_main:
                 shutil.rmtree(draft, ignore_errors=True)
     write_atomically(folder / "latest.json", json.dumps({"checkpoint": final.name}))
     _prune(folder, final, keep)
@@ -81,9 +81,9 @@ def _let_others_know(world: World, snapshot: Snapshot, write: Callable[[], dict[
         return
     key = f"saved/{snapshot.number}/{world.rank}"
     try:
-        world.tell(key, json.dumps({"files": write()}))
+        world.publish(key, json.dumps({"files": write()}))
     except Exception as error:
-        world.tell(key, json.dumps({"failed": str(error)}))
+        world.publish(key, json.dumps({"failed": str(error)}))
         raise
 
 
@@ -91,7 +91,7 @@ def _wait_for_others(world: World, snapshot: Snapshot) -> dict[str, str]:
     """What the files of all processes hash to, when they are there."""
     digests: dict[str, str] = {}
     for rank in range(world.size if world.size > 1 else 0):
-        said = json.loads(world.hear(f"saved/{snapshot.number}/{rank}"))
+        said = json.loads(world.wait_for(f"saved/{snapshot.number}/{rank}"))
         if "failed" in said:
             raise DiskError(f"rank {rank}: {said['failed']}")
         digests |= said["files"]

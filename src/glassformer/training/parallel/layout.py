@@ -22,7 +22,7 @@ from glassformer.models.block import Block
 from glassformer.models.layers import BatchNorm
 from glassformer.models.model import EncoderDecoder
 from glassformer.models.recurrent import Recurrence
-from glassformer.training.checkpoint.weights import state_of
+from glassformer.training.checkpoint.weights import unique_state_dict
 from glassformer.training.device import maybe_compile
 from glassformer.training.parallel.world import World
 
@@ -48,12 +48,12 @@ class Layout:
         """Of all gradients, wherever they lie."""
         return get_total_norm(gradients)
 
-    def whole(self) -> dict[str, Tensor]:
+    def full_state_dict(self) -> dict[str, Tensor]:
         """A copy of all weights on the leader, on the CPU; all processes must ask together."""
         weights: dict[str, Tensor] = {}
-        for name, tensor in state_of(self.model).items():
-            gathered = full(tensor.detach())
-            if self.world.leads:
+        for name, tensor in unique_state_dict(self.model).items():
+            gathered = full_tensor(tensor.detach())
+            if self.world.is_main:
                 weights[name] = gathered.to("cpu", copy=True)
         return weights
 
@@ -114,10 +114,10 @@ class Sharded(Layout):
         yield
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
-        return full(super().norm(gradients))
+        return full_tensor(super().norm(gradients))
 
 
-def lay_out(model: nn.Module, kind: str, world: World, device: torch.device, precision: str) -> Layout:
+def make_layout(model: nn.Module, kind: str, world: World, device: torch.device, precision: str) -> Layout:
     """A model over the processes of a world."""
     check_layout(model, kind, world.size, precision)
     if world.size == 1:
@@ -137,21 +137,21 @@ def check_layout(model: nn.Module, kind: str, processes: int, precision: str) ->
         raise UsageError("training.parallel fsdp is for model.family transformer; the others train with ddp")
 
 
-def lies_apart(tensor: Tensor) -> bool:
+def is_sharded(tensor: Tensor) -> bool:
     """Whether its rows lie in several processes. (Its type is not imported: that takes half a second.)"""
     return hasattr(tensor, "full_tensor")
 
 
-def full(tensor: Any) -> Tensor:
+def full_tensor(tensor: Any) -> Tensor:
     """A tensor whose rows lie in several processes, whole; any other as it is."""
-    return tensor.full_tensor() if lies_apart(tensor) else tensor
+    return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
-def own_rows(tensor: Any) -> tuple[Tensor, int]:
+def local_rows(tensor: Any) -> tuple[Tensor, int]:
     """What of a tensor lies in this process, and the number of its first row. Writing to it is writing to
     the tensor.
     """
-    if not lies_apart(tensor):
+    if not is_sharded(tensor):
         return tensor, 0
     mesh, rows = tensor.device_mesh, tensor.shape[0]
     most = -(-rows // mesh.size())  # as torch.chunk cuts: all but the last have as many

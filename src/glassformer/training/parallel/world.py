@@ -43,16 +43,16 @@ class World:
     token: str = ""  # of this start of all of them
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         """Whether it is the one that shows, logs and decides."""
         return self.rank == 0
 
-    def part(self, first: int, count: int) -> tuple[int, int]:
+    def shard(self, first: int, count: int) -> tuple[int, int]:
         """The samples of first … first+count−1 that are this process's."""
         own = count // self.size
         return first + self.rank * own, own
 
-    def total(self, *numbers: float) -> list[float]:
+    def all_reduce(self, *numbers: float) -> list[float]:
         """Each number summed over all processes."""
         if self.size == 1:
             return list(numbers)
@@ -60,19 +60,19 @@ class World:
         dist.all_reduce(tensor)
         return tensor.tolist()
 
-    def each(self, number: float) -> list[float]:
+    def all_gather(self, number: float) -> list[float]:
         """The number of every process, by rank."""
-        return self.total(*(number if rank == self.rank else 0.0 for rank in range(self.size)))
+        return self.all_reduce(*(number if rank == self.rank else 0.0 for rank in range(self.size)))
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         if self.size > 1:
             dist.barrier()
 
-    def tell(self, key: str, value: str) -> None:
+    def publish(self, key: str, value: str) -> None:
         if self.store is not None:
             self.store.set(key, value)
 
-    def hear(self, key: str) -> str:
+    def wait_for(self, key: str) -> str:
         """What another process tells, however long that takes; a process that is gone ends the wait."""
         assert self.store is not None
         while not self.store.check([key]):
@@ -89,7 +89,7 @@ ALONE = World()
 
 
 @contextmanager
-def taking_part() -> Iterator[World]:
+def init_world() -> Iterator[World]:
     """The world this process was started in; left in good order whatever happens."""
     if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
         yield ALONE
@@ -101,7 +101,7 @@ def taking_part() -> Iterator[World]:
         world.watch.done()
     except GlassformerError as error:
         world.watch.done(failed="" if isinstance(error, Interrupted) else str(error))
-        if not world.leads and (isinstance(error, Interrupted) or world.watch.leader_failed()):
+        if not world.is_main and (isinstance(error, Interrupted) or world.watch.leader_failed()):
             raise SystemExit(error.exit_code) from None  # the leader says it
         raise
     except Exception as error:
@@ -113,7 +113,7 @@ def taking_part() -> Iterator[World]:
             raise
         raise RunError(f"{gone} This rank, {world.rank}, ends too. {AGAIN}") from None
     finally:
-        if world.leads and not kept_elsewhere():
+        if world.is_main and not store_is_external():
             world.watch.see_off()
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -145,7 +145,7 @@ def _join() -> World:
         attempt = f"glassformer/{started}/{next(JOINED)}"  # nothing of an earlier training is taken for new
         store = PrefixStore(attempt, _open_store(host, port, rank))
         of_its_own = TCPStore(host, port, is_master=False, timeout=JOINING)  # a connection that never waits
-        keeper = "the launcher" if kept_elsewhere() else "rank 0"
+        keeper = "the launcher" if store_is_external() else "rank 0"
         watch = Watch(PrefixStore(attempt, of_its_own), rank, size, keeper)
         watch.beat()
         watch.start()
@@ -161,19 +161,19 @@ def _join() -> World:
         ) from None
     world = World(rank, size, local, store, watch)
     if rank == 0:
-        world.tell("token", f"{socket.gethostname()}-{os.getpid()}")
-    world.token = world.hear("token")
+        world.publish("token", f"{socket.gethostname()}-{os.getpid()}")
+    world.token = world.wait_for("token")
     return world
 
 
 def _open_store(host: str, port: int, rank: int) -> TCPStore:
     """Where processes leave each other messages: the launcher's, or else one that rank 0 keeps."""
-    if kept_elsewhere() or rank != 0:
+    if store_is_external() or rank != 0:
         return TCPStore(host, port, is_master=False, timeout=JOINING)
     return serve_store(host, port)[0]
 
 
-def kept_elsewhere() -> bool:
+def store_is_external() -> bool:
     """Whether a launcher keeps the store, as torchrun does."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
@@ -203,8 +203,8 @@ def shared_name(world: World, key: str, path: Path | None) -> Path | None:
     """The leader's choice of a path, for all."""
     if world.size == 1:
         return path
-    if world.leads:
-        world.tell(key, str(path) if path else "")
+    if world.is_main:
+        world.publish(key, str(path) if path else "")
         return path
-    heard = world.hear(key)
+    heard = world.wait_for(key)
     return Path(heard) if heard else None
