@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from glassformer.config.schema import build
 from glassformer.core.errors import DiskError, DivergedError, Interrupted, RunError
 from glassformer.models.transformer import Decoder
-from glassformer.training.checkpoint.weights import load_weights, save_weights
 from glassformer.training.checkpoint import weights as weights_module
+from glassformer.training.checkpoint.weights import load_weights, save_weights
 from tests.training.small import configure, make_trainer, weights
 
 
