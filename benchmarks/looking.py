@@ -17,8 +17,8 @@ from glassformer.inspection.edits import zero
 from glassformer.inspection.gradients import backward, next_token_loss
 from glassformer.inspection.residual import attribute, decompose
 from glassformer.inspection.trace import record_trace
+from glassformer.models.build import Decoder
 from glassformer.models.tap import Record, off
-from glassformer.models.transformer import Decoder
 
 GPT2 = {"position": "learned", "qk_norm": False, "bias": True, "activation": "gelu-tanh", "tied": True}
 LARGE = {"layers": 12, "heads": 12, "width": 768, "context": 1024, "vocab": 50257}

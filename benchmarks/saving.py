@@ -19,9 +19,9 @@ import torch
 
 from glassformer.config.schema import build
 from glassformer.data.shards import Tokens
-from glassformer.models.build import make_model
 from glassformer.models.model import parameter_count
 from glassformer.objectives.language import LanguageModelling
+from glassformer.tasks.registry import make_model
 from glassformer.training.device import choose_device
 from glassformer.training.display import Silent
 from glassformer.training.hooks import Hooks

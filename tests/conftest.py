@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from glassformer.config.schema import ModelConfig
-from glassformer.models.transformer import Decoder
+from glassformer.models.build import Decoder
 
 # Tests run side by side; more threads than cores only wait for each other.
 torch.set_num_threads(1)

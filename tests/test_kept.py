@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 import glassformer as gf
 from glassformer.cli.main import app
 from glassformer.config.model import ModelConfig
-from glassformer.models.build import make_model
 from glassformer.models.tap import Record
+from glassformer.tasks.registry import make_model
 
 KEPT = Path(__file__).parent / "kept"
 NAMES = json.loads((KEPT / "names.json").read_text(encoding="utf-8"))

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from glassformer.generation.sampling import Sampler
     from glassformer.inspection.edits import Edit, put, steer, zero
     from glassformer.inspection.trace import see
-    from glassformer.models.build import make_model
+    from glassformer.models.build import Decoder
     from glassformer.models.tap import Record
-    from glassformer.models.transformer import Decoder
     from glassformer.runs.run import Run, load
     from glassformer.runs.train import train
+    from glassformer.tasks.registry import make_model
     from glassformer.tokenizers.bpe_tokenizer import BPE
     from glassformer.tokenizers.load import load_tokenizer, train_tokenizer
     from glassformer.tokenizers.pairs import Pairs

@@ -14,7 +14,7 @@ import pytest
 import glassformer as gf
 from glassformer.config.schema import build
 from glassformer.core.errors import RunError, UsageError
-from glassformer.models.build import make_model
+from glassformer.tasks.registry import make_model
 from glassformer.training.checkpoint.seal import broken
 from glassformer.training.parallel.layout import check_layout
 from tests.faults.kill import report

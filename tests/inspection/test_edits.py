@@ -169,7 +169,7 @@ def test_a_position_stays_where_it_is_when_the_text_outgrows_the_context() -> No
             out = super().__call__(site, x)
             if site == "0.resid":
                 changed = (out != x).any(-1)[0].nonzero().flatten().tolist()
-                places.append([self._start + c for c in changed])
+                places.append([self._end - x.shape[1] + c for c in changed])
             return out
 
     model = make("language", "transformer")  # its context is 12

@@ -12,7 +12,7 @@ from glassformer.inspection.gradients import backward, next_token_loss, side_by_
 from glassformer.inspection.maps import attention_of, written_by_head
 from glassformer.inspection.residual import attribute, decompose, lens, relative_error
 from glassformer.inspection.trace import gradients, record_trace
-from glassformer.models.build import make_model
+from glassformer.tasks.registry import make_model
 from tests.conftest import tiny_config
 from tests.models.families import close, ids, make
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from glassformer.models.build import make_model
+from glassformer.tasks.registry import make_model
 from tests.conftest import tiny_config
 
 FAMILIES = {

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.models.attention import Attention, Mask, attend, attend_by_formula
+from glassformer.models.attention import Attention, attend, attend_by_formula
+from glassformer.models.mask import Mask, last_positions
 from glassformer.models.position import Alibi, Position, Rotary, Sinusoidal
 
 MASKS = {
@@ -30,7 +31,7 @@ def test_the_fused_path_is_the_formula(mask: Mask, kv_heads: int, value_width: i
     q = torch.randn(2, 4, 7, 8, dtype=torch.float64, requires_grad=True)
     k = torch.randn(2, kv_heads, 7, 8, dtype=torch.float64, requires_grad=True)
     v = torch.randn(2, kv_heads, 7, value_width, dtype=torch.float64, requires_grad=True)
-    scores = Alibi(4).double().bias(7, 7) if bias else None
+    scores = Alibi(4).double().bias(torch.arange(7)[None], torch.arange(7)) if bias else None
     slow, weights = attend_by_formula(q, k, v, mask, scores)
     fast = attend(q, k, v, mask, scores)
     torch.testing.assert_close(fast, slow, rtol=1e-10, atol=1e-12)
@@ -50,7 +51,7 @@ def test_the_formula_as_the_books_write_it() -> None:
 
 @given(st.integers(1, 6), st.integers(0, 6), st.booleans(), st.one_of(st.none(), st.integers(1, 8)))
 def test_the_mask_table_says_what_it_means(new: int, old: int, causal: bool, window: int | None) -> None:
-    table = Mask(causal=causal, window=window).table(new, old + new)
+    table = Mask(causal=causal, window=window).table(*last_positions(new, old + new))
     for i in range(new):
         for j in range(old + new):
             query = old + i
@@ -93,11 +94,11 @@ def test_rope_scores_depend_on_the_distance_alone() -> None:
     q, k = torch.randn(1, 1, 1, 8), torch.randn(1, 1, 1, 8)
 
     def score(t: int, s: int) -> float:
-        return (rope.rotate(q, t) * rope.rotate(k, s)).sum().item()
+        return (rope.rotate(q, torch.tensor([[t]])) * rope.rotate(k, torch.tensor([[s]]))).sum().item()
 
     assert score(9, 4) == pytest.approx(score(40, 35), abs=1e-5)
     assert score(9, 4) != pytest.approx(score(9, 5), abs=1e-3)
-    assert rope.rotate(q, 17).norm().item() == pytest.approx(q.norm().item(), abs=1e-5)
+    assert rope.rotate(q, torch.tensor([[17]])).norm().item() == pytest.approx(q.norm().item(), abs=1e-5)
 
 
 def test_sinusoidal_positions_are_the_papers_and_no_parameter() -> None:
@@ -112,7 +113,7 @@ def test_sinusoidal_positions_are_the_papers_and_no_parameter() -> None:
 
 
 def test_alibi_lowers_distant_keys_by_each_heads_slope() -> None:
-    bias = Alibi(8).bias(1, 5)
+    bias = Alibi(8).bias(torch.tensor([[4]]), torch.arange(5))[0]
     assert bias[:, 0, 4].tolist() == [0.0] * 8
     assert bias[0, 0].tolist() == [-2.0, -1.5, -1.0, -0.5, 0.0]
     assert (bias[7, 0] == torch.tensor([-4, -3, -2, -1, 0]) * 2.0**-8).all()

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from glassformer.models.attention import Mask, attend_by_formula
+from glassformer.models.attention import attend_by_formula
 from glassformer.models.layers import BatchNorm
+from glassformer.models.mask import Mask
 from glassformer.models.tap import Record
 from tests.conftest import tiny_config, tiny_model
 
@@ -85,7 +86,7 @@ def test_a_causal_model_with_batch_normalisation_leaks_in_training() -> None:
 
 
 def test_a_fixed_embedding_is_a_frozen_one() -> None:
-    from glassformer.models.transformer import Decoder
+    from glassformer.models.build import Decoder
     from glassformer.training.optim import freeze
 
     model = Decoder(tiny_config())

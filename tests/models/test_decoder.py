@@ -11,10 +11,10 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from glassformer.config.schema import ModelConfig, build
 from glassformer.core.errors import UsageError
 from glassformer.models.block import PLACEMENTS
-from glassformer.models.layers import LayerNorm, RMSNorm, make_mlp
+from glassformer.models.build import Decoder, make_mlp
+from glassformer.models.layers import LayerNorm, RMSNorm
 from glassformer.models.model import parameter_count
 from glassformer.models.tap import Record
-from glassformer.models.transformer import Decoder
 from tests.conftest import tiny_config, tiny_model
 
 VARIANTS = [
@@ -40,7 +40,11 @@ def test_no_output_sees_a_later_input(variant: dict[str, object]) -> None:
     embedded = model.stack.embedding(tokens).detach().requires_grad_()
 
     def use(site: str, x: torch.Tensor) -> torch.Tensor:
-        return model.stack.position.embed(embedded, 0) if site == "embed" else x
+        return (
+            model.stack.position.embed(embedded, torch.arange(embedded.shape[1])[None])
+            if site == "embed"
+            else x
+        )
 
     logits = model(tokens, tap=use)
     for t in (0, 5, 10):
@@ -162,10 +166,10 @@ def test_norms_and_feed_forward_are_their_formulas() -> None:
         layer(x), layer.gamma * (x - mean) / (variance + layer.eps).sqrt() + layer.beta
     )
     torch.testing.assert_close(rms(x), rms.gamma * x / (x.square().mean(-1, keepdim=True) + rms.eps).sqrt())
-    mlp = make_mlp(8, 20, "relu", True).double()
+    mlp = make_mlp(tiny_config(width=8, hidden=20, activation="relu", bias=True)).double()
     expected = torch.clamp(x @ mlp.up.weight.T + mlp.up.bias, min=0) @ mlp.down.weight.T + mlp.down.bias
     torch.testing.assert_close(mlp(x), expected)
-    gated = make_mlp(8, 20, "swiglu", False).double()
+    gated = make_mlp(tiny_config(width=8, hidden=20, activation="swiglu")).double()
     gate, linear = (x @ gated.up.weight.T).chunk(2, -1)
     torch.testing.assert_close(gated(x), (gate * torch.sigmoid(gate) * linear) @ gated.down.weight.T)
 

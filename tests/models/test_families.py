@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from glassformer.config.schema import ModelConfig, build
 from glassformer.core.errors import UsageError
-from glassformer.models.build import make_model
-from glassformer.models.model import EncoderDecoder, LanguageModel
+from glassformer.models.model import EncoderDecoderModel, LanguageModel
 from glassformer.models.operations import operations_per_token
 from glassformer.models.state import Carried
 from glassformer.models.tap import Record
+from glassformer.tasks.registry import make_model
 from glassformer.training.checkpoint.weights import load_weights, save_weights
 from tests.models.families import FAMILIES, LABELS, READERS, VOCAB, close, ids, make
 
@@ -135,7 +135,7 @@ def test_lower_rungs_cost_their_attention_too() -> None:
 @pytest.mark.parametrize("name", READERS)
 def test_a_translator_ignores_padding_company_and_the_future(name: str) -> None:
     model, sources, targets = make("translate", name), ids(3, 9), ids(3, 6, seed=2)
-    assert isinstance(model, EncoderDecoder)
+    assert isinstance(model, EncoderDecoderModel)
     lengths = [9, 4, 1]
     padding_mask = torch.arange(9)[None] < torch.tensor(lengths)[:, None]
     together = model(sources, targets, padding_mask)

@@ -3,12 +3,14 @@
 import torch
 from torch.nn import functional as F
 
-from glassformer.models.attention import Attention, Mask, attend_by_formula
+from glassformer.models.attention import Attention, attend_by_formula
 from glassformer.models.ladder import Distance, Projected, QueryKey, Similarity
+from glassformer.models.mask import Mask
 from glassformer.models.position import Position
 
 C, H, T = 12, 2, 7
 NONE = Position()
+at = torch.arange(T)[None]
 
 
 def x(seed: int = 0) -> torch.Tensor:
@@ -50,7 +52,7 @@ def test_values_and_outputs_that_change_nothing_leave_queries_and_keys() -> None
 def test_one_projection_looks_both_ways_alike_and_two_do_not() -> None:
     one, two = Projected(C, 1, 4, position=NONE), QueryKey(C, 1, 4, position=NONE)
     for layer, symmetric in ((one, True), (two, False)):
-        q, k, _ = layer.project(x(), 0)
+        q, k, _ = layer.project(x(), at)
         scores = q @ k.transpose(-2, -1)
         assert torch.allclose(scores, scores.transpose(-2, -1), atol=1e-6) is symmetric
 
@@ -58,7 +60,7 @@ def test_one_projection_looks_both_ways_alike_and_two_do_not() -> None:
 def test_values_and_outputs_are_a_low_rank_read_out() -> None:
     layer = Attention(C, H, position=NONE, bias=False)
     D = C // H
-    q, k, _ = layer.project(x(), 0)
+    q, k, _ = layer.project(x(), at)
     _, weights = attend_by_formula(q, k, k, Mask())
     read_out = 0.0
     for h in range(H):
@@ -74,15 +76,15 @@ def test_attention_by_distance_is_a_toeplitz_matrix_and_a_convolution() -> None:
     torch.manual_seed(0)
     layer = Distance(C, H, 16, position=NONE)
     torch.nn.init.normal_(layer.scores)
-    q, k, v = layer.project(x(), 0)
-    _, weights = attend_by_formula(q, k, v, Mask(), layer.bias(T, T))
-    kernel = layer.bias(T, T).exp()
+    q, k, v = layer.project(x(), at)
+    _, weights = attend_by_formula(q, k, v, Mask(), layer.bias(at, at[0]))
+    kernel = layer.bias(at, at[0])[0].exp()
     for t in range(T - 1):  # constant along the diagonals before the rows are normalised
         torch.testing.assert_close(kernel[:, t, :-1], kernel[:, t + 1, 1:])
     torch.testing.assert_close(weights[0], kernel / kernel.sum(-1, keepdim=True))
 
     # With the causal mask the un-normalised sum is a one-sided convolution of the values.
-    table = Mask(causal=True).table(T, T)
+    table = Mask(causal=True).table(at[0], at[0])
     summed = (kernel * table) @ v
     for h in range(H):
         taps = kernel[h, T - 1].flip(0)  # a_0, a_1, …: the weight of each distance

@@ -4,7 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.models.attention import Mask, attend, attend_by_formula
+from glassformer.models.attention import attend, attend_by_formula
+from glassformer.models.mask import Mask
 from tests.models.families import close, ids, make
 
 

@@ -57,7 +57,7 @@ def untapped() -> Iterator[ModuleType]:
         for name in saved:
             del sys.modules[name]
         sys.meta_path.insert(0, finder)
-        yield import_module("glassformer.models.transformer")
+        yield import_module("glassformer.models.build")
     finally:
         sys.meta_path.remove(finder)
         for name in list(sys.modules):

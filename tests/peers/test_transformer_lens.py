@@ -17,7 +17,7 @@ from glassformer.inspection.causal import logit_difference, patch
 from glassformer.inspection.maps import attention_of, pattern, written_by_head
 from glassformer.inspection.residual import attribute, decompose, lens, stream_sites
 from glassformer.inspection.trace import Trace, record_trace
-from glassformer.models.transformer import Decoder
+from glassformer.models.build import Decoder
 
 lens_ = pytest.importorskip("transformer_lens")
 

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from glassformer.cli.main import app
 from glassformer.config.schema import Config, build
 from glassformer.core.errors import UsageError
-from glassformer.models.build import make_model
 from glassformer.models.model import parameter_count
 from glassformer.models.operations import operations_per_token
 from glassformer.objectives.objective import cross_entropy
@@ -22,6 +21,7 @@ from glassformer.planning.devices import DEVICES, find
 from glassformer.planning.memory import memory, optimizer_bytes, saved_per_token
 from glassformer.planning.plan import make_plan
 from glassformer.planning.time import step_time
+from glassformer.tasks.registry import make_model
 from glassformer.training.optim import make_optimizers
 
 MEASURED = json.loads((Path(__file__).parents[2] / "benchmarks" / "plan.json").read_text())

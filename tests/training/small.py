@@ -9,7 +9,7 @@ import torch
 from glassformer.config.recipes import merge
 from glassformer.config.schema import Config, build
 from glassformer.data.shards import Tokens
-from glassformer.models.transformer import Decoder
+from glassformer.models.build import Decoder
 from glassformer.objectives.language import LanguageModelling
 from glassformer.training.display import Silent
 from glassformer.training.hooks import Hooks

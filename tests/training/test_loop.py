@@ -13,7 +13,7 @@ from glassformer.config.schema import build
 from glassformer.core.errors import UsageError
 from glassformer.data.shards import Tokens
 from glassformer.evaluation.result import Result
-from glassformer.models.transformer import Decoder
+from glassformer.models.build import Decoder
 from glassformer.objectives.language import LanguageModelling
 from glassformer.objectives.objective import cross_entropy
 from glassformer.training.checkpoint.weights import load_weights, save_weights

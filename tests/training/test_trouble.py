@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from glassformer.config.schema import build
 from glassformer.core.errors import DiskError, DivergedError, Interrupted, RunError
-from glassformer.models.transformer import Decoder
+from glassformer.models.build import Decoder
 from glassformer.training.checkpoint import weights as weights_module
 from glassformer.training.checkpoint.weights import load_weights, save_weights
 from tests.training.small import configure, make_trainer, weights

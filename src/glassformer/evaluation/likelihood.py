@@ -22,7 +22,7 @@ import torch
 from glassformer.data.shards import Tokens
 from glassformer.evaluation.result import Result
 from glassformer.models.model import LanguageModel, evaluating
-from glassformer.objectives.objective import NOT_SCORED, cross_entropy
+from glassformer.objectives.objective import NOT_SCORED, each_loss
 
 BATCH_LOGITS = 1 << 25  # scores held at once: 128 MB
 STREAM_TOKENS, MOST_STREAMS, PIECE = 8192, 16, 256
@@ -154,6 +154,6 @@ def _losses(model: LanguageModel, ids: np.ndarray, state: object = None) -> np.n
     """−log p of every id but the first of each row, (B, T)."""
     device = next(model.parameters()).device
     batch = torch.from_numpy(ids).to(device)
-    logits = model(batch[:, :-1].clamp(min=0), state=state)
-    targets = batch[:, 1:].contiguous()
-    return cross_entropy(logits, targets, reduction="none").view(targets.shape).float().cpu().numpy()
+    inputs, targets = batch[:, :-1].clamp(min=0), batch[:, 1:].contiguous()
+    losses = model(inputs, state=state, readout=each_loss, readout_args=(targets,))
+    return losses.float().cpu().numpy()

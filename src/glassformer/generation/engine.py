@@ -45,8 +45,8 @@ def _with_cache(model: LanguageModel, seen: Tensor, choose: Choose, new_tap: New
         new = seen
         while model.limit is None or seen.shape[1] <= model.limit:
             with growing_keys():
-                logits = model(new, state=state, tap=tap)
-            chosen = choose(logits[:, -1])
+                logits = model.next_scores(new, state, tap)
+            chosen = choose(logits)
             yield chosen
             new, length = chosen[:, None], length + 1
             if model.limit is not None:  # else nothing is ever read again

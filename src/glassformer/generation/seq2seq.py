@@ -7,14 +7,14 @@ import torch
 
 from glassformer.data.batches import pad
 from glassformer.generation.beam import Hypothesis, beam_search
-from glassformer.models.model import EncoderDecoder, evaluating
+from glassformer.models.model import EncoderDecoderModel, evaluating
 
 BATCH_TOKENS = 4096  # source tokens times beams that are written for at once
 
 
 @torch.no_grad()
 def translate_ids(
-    model: EncoderDecoder,
+    model: EncoderDecoderModel,
     sources: Sequence[np.ndarray],
     eot_id: int,
     *,

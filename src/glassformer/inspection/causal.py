@@ -150,10 +150,11 @@ def path_patch(
         raise UsageError(f"'{inputs}': expected some of q, k and v")
     layer, attention = attention_of(clean, i), block.attention
     change = written_by_head(layer, corrupt[f"{i}.z"]) - written_by_head(layer, clean[f"{i}.z"])
+    at = torch.arange(change.shape[-2], device=change.device)[None]
     with torch.no_grad():
-        made = attention.project(block.attention_norm(clean[f"{j - 1}.resid"] + change[:, head]), 0)
+        made = attention.project(block.attention_norm(clean[f"{j - 1}.resid"] + change[:, head]), at)
         q, k, v = (made[n] if name in inputs else clean[f"{j}.{name}"] for n, name in enumerate("qkv"))
-        bias = attention.bias(q.shape[-2], k.shape[-2])
+        bias = attention.bias(at, at[0])
         z, _ = attend_by_formula(q, k, v, mask_of(clean), bias)
     return put(f"{j}.z", z, heads=other)
 

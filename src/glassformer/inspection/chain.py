@@ -65,7 +65,8 @@ def by_chain_rule(trace: Trace, layer: int, x: Tensor, g: Tensor, part: str = ""
 
 def _before_norm_and_turn(attention: Attention, x: Tensor, dq: Tensor, dk: Tensor, dv: Tensor) -> Tensor:
     """The gradient of x W + b: heads side by side, with the norm and the turning undone."""
+    positions = torch.arange(x.shape[1], device=x.device)[None]
     with torch.enable_grad():
         made = attention.qkv(x).detach().requires_grad_()
-        (found,) = torch.autograd.grad(attention.to_heads(made, 0), made, (dq, dk, dv))
+        (found,) = torch.autograd.grad(attention.to_heads(made, positions), made, (dq, dk, dv))
     return found

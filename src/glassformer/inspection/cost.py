@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from glassformer.models.attention import Mask, attend, attend_by_formula, join_heads, split_heads
-from glassformer.models.layers import make_mlp
+from glassformer.models.attention import attend, attend_by_formula, join_heads, split_heads
+from glassformer.models.layers import MLP
+from glassformer.models.mask import Mask
 from glassformer.models.recurrent import Recurrence
 
 HEADS = 4
@@ -61,7 +63,7 @@ def make_part(part: str, C: int, device: torch.device) -> Callable[[Tensor], Ten
         mask = Mask(causal=True)
         return lambda x: join_heads(form(h := split_heads(x, HEADS), h, h, mask))
     if part == "feed-forward":
-        return make_mlp(C, 4 * C, "gelu", False).to(device)
+        return MLP(C, 4 * C, F.gelu, False).to(device)
     recurrence = Recurrence("lstm", C, C).to(device)
     return lambda x: recurrence(x, recurrence.begin(len(x)))[0]
 

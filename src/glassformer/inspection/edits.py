@@ -117,14 +117,15 @@ class Edits:
 
     def __init__(self, edits: Sequence[Edit], goes_on: bool = False, start: int = 0):
         self.edits, self.goes_on = tuple(edits), goes_on
-        self._start = self._end = start
+        self._end = start
 
     def __call__(self, site: str, x: Tensor) -> Tensor:
         if self.goes_on and site == "embed":
-            self._start, self._end = self._end, self._end + x.shape[1]
+            self._end += x.shape[1]
         for edit in self.edits:
             if edit.site == site:
-                x = edit(x, self._start)
+                # Of a prompt only the last position is scored, so `logits` may be fewer than came in.
+                x = edit(x, self._end - x.shape[-2] if self.goes_on else 0)
         return x
 
 

@@ -14,7 +14,6 @@ measured. Without residual connections the first way does not exist.
 Letters: B batch, T positions, C model width.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -25,11 +24,11 @@ from glassformer.inspection.edits import Edits
 from glassformer.inspection.maps import mask_of
 from glassformer.inspection.residual import relative_error, stream_sites
 from glassformer.inspection.trace import Loss, Trace, body_of, gradients, record_trace, stack_of
-from glassformer.models.block import Block, Join, replace
-from glassformer.models.build import make_model
+from glassformer.models.block import Block, Join, Sublayer, replace
+from glassformer.models.build import make_like
 from glassformer.models.model import evaluating
 from glassformer.models.state import Memory
-from glassformer.models.tap import inside
+from glassformer.models.tap import Tap, inside
 from glassformer.models.transformer import Stack
 
 
@@ -58,58 +57,25 @@ def next_token_loss(ids: Tensor) -> Loss:
 
 def backward(trace: Trace, loss: Loss, part: str = "") -> tuple[Tensor, list[Passed]]:
     """The loss, and for every layer, from the first, how the gradient came down through it."""
-    layers = _layers(trace, part)
-    sites = [f"{part}embed", *(after for _, _, after, _ in layers)]
-    value, found = gradients(trace, loss, sites)
-    passed: list[Passed] = []
-    before = sites[0]
-    for name, block, after, make in layers:
-        x, g, i = trace[before].detach(), found[after], int(name.partition(".")[0])
-        with evaluating(trace.model):
-            ways = [_one_way(x, g, make(i, block, join)) for join in _ways(block)]
-        passed.append(Passed(f"{part}{name}", found[before], *ways))
-        before = after
-    return value, passed
-
-
-Step = Callable[[Tensor], Tensor]
-
-
-def _layers(trace: Trace, part: str) -> list[tuple[str, Block, str, Callable[[int, Block, Join], Step]]]:
-    """Each layer: its name, block, the site behind it, and the step it makes with a given join."""
-    mask = mask_of(trace, part)
+    stack, mask, x = stack_of(trace, part), mask_of(trace, part), trace[f"{part}embed"]
     memory = Memory(trace["encoder.final"], trace.padding_mask) if part == "decoder." else None
+    positions = torch.arange(x.shape[1], device=x.device)[None]
+    layers = [
+        (f"{part}{i}", block, sublayer)
+        for i, block in enumerate(stack.blocks)
+        if isinstance(block, Block)
+        for sublayer in block.sublayers(mask, positions, None, memory)
+    ]
+    sites = [f"{part}embed", *(f"{place}.{sublayer.site}" for place, _, sublayer in layers)]
+    value, slopes = gradients(trace, loss, sites)
     edits = Edits(trace.edits)
-
-    def attention(i: int, block: Block, join: Join) -> Step:
-        tap = inside(edits, f"{part}{i}")
-
-        def layer(h: Tensor) -> Tensor:
-            return block.attention(h, mask, None, tap)
-
-        return lambda x: tap("resid_mid", block.placement(x, block.attention_norm, layer, join))
-
-    def cross(i: int, block: Block, join: Join) -> Step:
-        tap, norm, looking = inside(edits, f"{part}{i}"), block.cross_norm, block.cross
-        assert norm is not None and looking is not None and memory is not None
-
-        def layer(h: Tensor) -> Tensor:
-            return looking(h, memory, None, inside(tap, "cross"))
-
-        return lambda x: tap("resid_cross", block.placement(x, norm, layer, join))
-
-    def mlp(i: int, block: Block, join: Join) -> Step:
-        tap = inside(edits, f"{part}{i}")
-        return lambda x: tap("resid", block.placement(x, block.mlp_norm, lambda h: block.mlp(h, tap), join))
-
-    layers: list[tuple[str, Block, str, Callable[[int, Block, Join], Step]]] = []
-    for i, block in enumerate(stack_of(trace, part).blocks):
-        assert isinstance(block, Block)
-        layers.append((f"{i}.attention", block, f"{part}{i}.resid_mid", attention))
-        if block.cross is not None:
-            layers.append((f"{i}.cross", block, f"{part}{i}.resid_cross", cross))
-        layers.append((f"{i}.mlp", block, f"{part}{i}.resid", mlp))
-    return layers
+    passed: list[Passed] = []
+    for (place, block, sublayer), before, after in zip(layers, sites, sites[1:], strict=False):
+        x, tap = trace[before].detach(), inside(edits, place)
+        with evaluating(trace.model):
+            ways = [_one_way(x, slopes[after], sublayer, join, tap) for join in _ways(block)]
+        passed.append(Passed(f"{place}.{sublayer.name}", slopes[before], *ways))
+    return value, passed
 
 
 def _ways(block: Block) -> tuple[Join, Join]:
@@ -121,14 +87,14 @@ def _ways(block: Block) -> tuple[Join, Join]:
     )
 
 
-def _one_way(x: Tensor, g: Tensor, step: Step) -> Tensor:
+def _one_way(x: Tensor, g: Tensor, sublayer: Sublayer, join: Join, tap: Tap) -> Tensor:
     with torch.enable_grad():
         x = x.clone().requires_grad_()
-        y = step(x)
+        y = sublayer(x, join, tap)
         if not y.requires_grad:
             return torch.zeros_like(g)
-        (found,) = torch.autograd.grad(y, x, g, allow_unused=True)
-    return torch.zeros_like(g) if found is None else found
+        (slope,) = torch.autograd.grad(y, x, g, allow_unused=True)
+    return torch.zeros_like(g) if slope is None else slope
 
 
 def by_depth(trace: Trace, loss: Loss, part: str = "") -> list[float]:
@@ -138,11 +104,11 @@ def by_depth(trace: Trace, loss: Loss, part: str = "") -> list[float]:
     return [float(found[site].double().norm()) for site in sites]
 
 
-def without_residuals(model: nn.Module, task: str = "language") -> nn.Module:
+def without_residuals(model: nn.Module) -> nn.Module:
     """The same weights, each layer passing on its own output alone."""
     config = model.config
     assert hasattr(config, "model_copy")
-    other = make_model(task, config.model_copy(update={"residual": False}))  # pyright: ignore
+    other = make_like(model, config.model_copy(update={"residual": False}))  # pyright: ignore
     other.load_state_dict(model.state_dict())
     first = next(model.parameters())
     return other.to(first.device, first.dtype).eval()
@@ -154,7 +120,7 @@ def side_by_side(trace: Trace, loss: Loss, task: str = "language") -> dict[str, 
     found = {"as it is": by_depth(trace, loss, part)}
     if not isinstance(body_of(trace.model, part), Stack):
         return found
-    other = without_residuals(trace.model, task)
+    other = without_residuals(trace.model)
     bare = record_trace(
         other, *trace.inputs, sites=("embed", "resid"), edits=trace.edits, padding_mask=trace.padding_mask
     )

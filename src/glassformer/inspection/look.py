@@ -15,7 +15,7 @@ from glassformer.core.errors import UsageError
 from glassformer.inspection import gradients as backwards
 from glassformer.inspection import maps, residual
 from glassformer.inspection.trace import Trace, body_of, parts_of
-from glassformer.models.model import Encoder
+from glassformer.models.model import EncoderModel
 from glassformer.models.transformer import Stack
 
 
@@ -139,7 +139,7 @@ class Look:
 
     def loss(self) -> Callable[[Tensor], Tensor]:
         """Of its own next tokens, for a language model or a translator; else of the likeliest answer."""
-        if isinstance(self.trace.model, Encoder):
+        if isinstance(self.trace.model, EncoderModel):
             answer = self.trace.logits.argmax(-1)
             return lambda logits: F.cross_entropy(logits.flatten(0, -2).float(), answer.flatten())
         if self.trace.inputs[-1].shape[1] < 2:

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from glassformer.core.errors import UsageError
 from glassformer.inspection.trace import Trace, body_of, stack_of
-from glassformer.models.attention import CrossAttention, Mask, Mixer, attend_by_formula
+from glassformer.models.attention import CrossAttention, Mixer, attend_by_formula
 from glassformer.models.block import Block
+from glassformer.models.mask import Mask
 from glassformer.models.recurrent import RecurrentStack
 
 Rows = slice | range | Sequence[int] | None
@@ -51,19 +52,14 @@ def _some_rows(
     q: Tensor, k: Tensor, mask: Mask, mixer: Mixer | CrossAttention, heads: list[int], rows: range
 ) -> Tensor:
     """A run of neighbouring rows. Under a causal mask the keys behind the last of them are not looked at."""
-    T, S, first, last = q.shape[-2], k.shape[-2], rows.start, rows.stop
-    near = last if mask.causal and T == S else S
-    if near != S or last - first == T:
-        padding_mask = None if mask.padding_mask is None else mask.padding_mask[:, :near]
-        mask = replace(mask, padding_mask=padding_mask)
-        bias = mixer.bias(last - first, near) if isinstance(mixer, Mixer) else None
-    else:
-        pairs = mask.table(T, S, q.device)[..., first:last, :]
-        mask = Mask(pairs=pairs[:, 0] if pairs.ndim == 4 else pairs)
-        bias = mixer.bias(T, S) if isinstance(mixer, Mixer) else None
-        bias = None if bias is None else bias[:, first:last]
-    bias = None if bias is None else bias[heads].float()
-    weights = attend_by_formula(q[:, :, first:last], k[:, :, :near], k[:, :, :near], mask, bias)[1]
+    T, S = q.shape[-2], k.shape[-2]
+    near = rows.stop if mask.causal and T == S else S
+    padding = None if mask.padding_mask is None else mask.padding_mask[:, :near]
+    queries, keys = torch.arange(rows.start, rows.stop, device=q.device), torch.arange(near, device=q.device)
+    bias = mixer.bias(queries[None], keys) if isinstance(mixer, Mixer) else None
+    bias = None if bias is None else bias[:, heads].float()
+    q, k = q[:, :, rows.start : rows.stop], k[:, :, :near]
+    weights = attend_by_formula(q, k, k, replace(mask, padding_mask=padding), bias, queries)[1]
     return nn.functional.pad(weights, (0, S - near))
 
 

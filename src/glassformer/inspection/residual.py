@@ -191,8 +191,9 @@ def _embedded(trace: Trace, part: str, take: Callable[[Tensor], Tensor]) -> Part
     inputs = trace.inputs[1] if part == "decoder." else trace.inputs[0]
     with torch.no_grad():
         tokens = stack.embedding(inputs).float()
-        nothing = stack.position.embed(torch.zeros_like(tokens), 0)
-        whole = stack.position.embed(tokens, 0)
+        positions = torch.arange(tokens.shape[1], device=tokens.device)[None]
+        nothing = stack.position.embed(torch.zeros_like(tokens), positions)
+        whole = stack.position.embed(tokens, positions)
     parts = {"token": take(whole - nothing)}
     return {**parts, "position": take(nothing)} if bool(nothing.any()) else parts
 

@@ -16,7 +16,7 @@ from torch._dynamo import config as dynamo
 
 from glassformer.core.errors import UsageError, closest
 from glassformer.inspection.edits import Edit, Edits
-from glassformer.models.model import Body, EncoderDecoder, evaluating
+from glassformer.models.model import Body, EncoderDecoderModel, evaluating
 from glassformer.models.tap import Record, Tap
 from glassformer.models.transformer import Stack
 
@@ -126,7 +126,7 @@ def body_of(model: nn.Module, part: str = "") -> Body:
     """What makes one vector per position, of a model or of one side of a translator."""
     anything: Any = model
     bodies = {"": getattr(anything, "stack", None)}
-    if isinstance(model, EncoderDecoder):
+    if isinstance(model, EncoderDecoderModel):
         bodies = {"encoder.": model.encoder, "decoder.": model.decoder}
     if (body := bodies.get(part)) is None:
         raise UsageError(f"no part '{part}': expected {' or '.join(repr(p) for p in bodies)}")
@@ -135,7 +135,7 @@ def body_of(model: nn.Module, part: str = "") -> Body:
 
 def parts_of(model: nn.Module) -> list[str]:
     """What the names of sites begin with."""
-    return ["encoder.", "decoder."] if isinstance(model, EncoderDecoder) else [""]
+    return ["encoder.", "decoder."] if isinstance(model, EncoderDecoderModel) else [""]
 
 
 def _run(

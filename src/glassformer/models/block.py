@@ -13,16 +13,19 @@ Letters: B batch, T positions, C model width.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from glassformer.models.attention import CrossAttention, Mask, Mixer
+from glassformer.models.attention import CrossAttention, Mixer
 from glassformer.models.layers import MLP, GatedMLP
-from glassformer.models.state import LayerCache, Memory
+from glassformer.models.mask import Mask
+from glassformer.models.state import LayerState, Memory
 from glassformer.models.tap import Tap, inside, off
 
 Layer = Callable[[Tensor], Tensor]
 Join = Callable[[Tensor, Tensor], Tensor]
+Placement = Callable[[Tensor, Layer, Layer, Join], Tensor]
 
 
 def pre(x: Tensor, norm: Layer, layer: Layer, join: Join) -> Tensor:
@@ -46,7 +49,7 @@ def bare(x: Tensor, norm: Layer, layer: Layer, join: Join) -> Tensor:
     return join(x, layer(x))
 
 
-PLACEMENTS = {"pre": pre, "post": post, "renorm": renorm, "none": bare}
+PLACEMENTS: dict[str, Placement] = {"pre": pre, "post": post, "renorm": renorm, "none": bare}
 
 
 def add(stream: Tensor, update: Tensor) -> Tensor:
@@ -59,13 +62,30 @@ def replace(stream: Tensor, update: Tensor) -> Tensor:
     return update
 
 
+@dataclass(frozen=True)
+class Sublayer:
+    """One layer of a block, with its norm: stream in, stream out.
+
+    The forward pass goes through them; whoever takes the backward pass apart does too, with another `join`.
+    """
+
+    name: str  # attention, cross or mlp
+    site: str  # what the stream behind it is called
+    norm: nn.Module
+    layer: Callable[[Tensor, Tap], Tensor]
+    placement: Placement
+
+    def __call__(self, x: Tensor, join: Join, tap: Tap = off) -> Tensor:
+        return tap(self.site, self.placement(x, self.norm, lambda h: self.layer(h, tap), join))  # (B, T, C)
+
+
 class Block(nn.Module):
     def __init__(
         self,
         attention: Mixer,
         mlp: MLP | GatedMLP,
         norms: tuple[nn.Module, nn.Module],
-        placement: Callable[[Tensor, Layer, Layer, Join], Tensor] = pre,
+        placement: Placement = pre,
         join: Join = add,
         dropout: float = 0.0,
         cross: tuple[nn.Module, CrossAttention] | None = None,
@@ -81,29 +101,35 @@ class Block(nn.Module):
         self,
         x: Tensor,
         mask: Mask,
-        cache: LayerCache | None = None,
+        positions: Tensor,
+        state: LayerState | None = None,
         tap: Tap = off,
         memory: Memory | None = None,
     ) -> Tensor:
-        def attention(h: Tensor) -> Tensor:
-            return self.dropout(self.attention(h, mask, cache, tap))
+        for sublayer in self.sublayers(mask, positions, state, memory):  # attention, (cross-attention,) MLP
+            x = sublayer(x, self.join, tap)  # (B, T, C)
+        return x
 
-        def mlp(h: Tensor) -> Tensor:
+    def sublayers(
+        self, mask: Mask, positions: Tensor, state: LayerState | None = None, memory: Memory | None = None
+    ) -> list[Sublayer]:
+        """The layers that the stream passes, in order; `positions` (1 or B, T) are where its tokens stand."""
+
+        def attention(h: Tensor, tap: Tap) -> Tensor:
+            return self.dropout(self.attention(h, mask, positions, state, tap))
+
+        def cross(h: Tensor, tap: Tap) -> Tensor:
+            assert self.cross is not None and memory is not None
+            return self.dropout(self.cross(h, memory, state, inside(tap, "cross")))
+
+        def mlp(h: Tensor, tap: Tap) -> Tensor:
             return self.dropout(self.mlp(h, tap))
 
-        x = tap("resid_mid", self.placement(x, self.attention_norm, attention, self.join))
-        if self.cross is not None and memory is not None:
-            x = self._look_into(memory, x, cache, tap)
-        return tap("resid", self.placement(x, self.mlp_norm, mlp, self.join))
-
-    def _look_into(self, memory: Memory, x: Tensor, cache: LayerCache | None, tap: Tap) -> Tensor:
-        assert self.cross is not None and self.cross_norm is not None
-
-        def cross(h: Tensor) -> Tensor:
-            assert self.cross is not None
-            return self.dropout(self.cross(h, memory, cache, inside(tap, "cross")))
-
-        return tap("resid_cross", self.placement(x, self.cross_norm, cross, self.join))
+        layers = [Sublayer("attention", "resid_mid", self.attention_norm, attention, self.placement)]
+        if self.cross_norm is not None and memory is not None:
+            layers.append(Sublayer("cross", "resid_cross", self.cross_norm, cross, self.placement))
+        layers.append(Sublayer("mlp", "resid", self.mlp_norm, mlp, self.placement))
+        return layers
 
 
 def residual_outputs(block: Block) -> list[nn.Linear]:

@@ -1,29 +1,78 @@
-"""From settings to a model: which body a family has, and how a task uses it.
+"""From settings to a model. Every variant is a component, chosen here; none is a question in `forward`.
 
-task        model
-language    LanguageModel: transformer (Decoder), rnn, gru, lstm (Recurrent), window (Window)
-masked      Encoder with a score for every token at every position
-classify    Encoder with one label for the whole
-tag         Encoder with a label for every position
-translate   EncoderDecoder
+    Decoder          a stack under a causal mask, and a score for every next token
+    Encoder          a body that sees everything, and a head
+    EncoderDecoder   a body that reads, and one that writes while it looks into what was read
+    Recurrent        the recurrent language models
+    Window           the fixed-window language model
+
+`make_language_model`, `make_encoder` and `make_encoder_decoder` choose among the families.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from torch import nn
 
-from glassformer.models.attention import Mask
-from glassformer.models.model import Body, Encoder, EncoderDecoder, LanguageModel
-from glassformer.models.readout import EachPosition, Head, Whole, make_pooling
-from glassformer.models.recurrent import Recurrent, RecurrentStack
-from glassformer.models.transformer import Decoder, Stack
-from glassformer.models.window import Window
+from glassformer.config.model import ModelConfig
+from glassformer.core.errors import UsageError
+from glassformer.models.attention import Attention, CrossAttention, Mixer
+from glassformer.models.block import PLACEMENTS, Block, add, replace
+from glassformer.models.ladder import Distance, Projected, QueryKey, Similarity
+from glassformer.models.layers import ACTIVATIONS, MLP, NORMS, GatedMLP
+from glassformer.models.mask import Mask
+from glassformer.models.model import Body, EncoderDecoderModel, EncoderModel, LanguageModel
+from glassformer.models.position import Alibi, Learned, Position, Rotary, Sinusoidal
+from glassformer.models.readout import EachPosition, First, Head, Last, LearnedQuery, Mean, Pooling, Whole
+from glassformer.models.recurrent import RecurrentStack
+from glassformer.models.transformer import Stack
+from glassformer.models.window import WindowNet
 
-if TYPE_CHECKING:
-    from glassformer.config.schema import ModelConfig
+# Whole models
 
-LANGUAGE_MODELS: dict[str, Callable[["ModelConfig"], LanguageModel]] = {
+
+class Decoder(LanguageModel):
+    """The decoder-only language model: a stack under a causal mask, and a score for every next token."""
+
+    def __init__(self, config: ModelConfig):
+        mask = Mask(causal=True, window=config.window)
+        super().__init__(make_stack(config, make_embedding(config), mask), config)
+
+
+class Recurrent(LanguageModel):
+    """A recurrent language model: plain, GRU or LSTM, as `config.family` says."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(make_recurrence(config, make_embedding(config)), config)
+
+
+class Window(LanguageModel):
+    """The fixed-window feed-forward language model."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(WindowNet(config, make_embedding(config)), config)
+
+
+class Encoder(EncoderModel):
+    """A body that sees the whole sequence, and a head: a `label` of the whole, `labels` of each position, or
+    the `tokens` behind a mask."""
+
+    def __init__(self, config: ModelConfig, head: str = "label"):
+        embedding = nn.Linear(config.patch, config.width) if config.patch else make_embedding(config)
+        body = make_reader(config, embedding)
+        super().__init__(body, make_head(config, head), config)
+
+
+class EncoderDecoder(EncoderDecoderModel):
+    """With a joint vocabulary both sides can share one embedding; `tied` makes it all three matrices."""
+
+    def __init__(self, config: ModelConfig):
+        source = make_embedding(config)
+        target = source if config.tied else make_embedding(config)
+        encoder = make_reader(config, source, config.encoder_layers)
+        super().__init__(encoder, make_writer(config, target), config)
+
+
+LANGUAGE_MODELS: dict[str, Callable[[ModelConfig], LanguageModel]] = {
     "transformer": Decoder,
     "rnn": Recurrent,
     "gru": Recurrent,
@@ -32,48 +81,164 @@ LANGUAGE_MODELS: dict[str, Callable[["ModelConfig"], LanguageModel]] = {
 }
 
 
-def make_model(task: str, config: "ModelConfig") -> nn.Module:
-    """A new model, its weights drawn from torch's generator."""
-    if task == "language":
-        return make_language_model(config)
-    if task == "translate":
-        return make_encoder_decoder(config)
-    return make_encoder(task, config)
-
-
-def make_language_model(config: "ModelConfig") -> LanguageModel:
+def make_language_model(config: ModelConfig) -> LanguageModel:
     return LANGUAGE_MODELS[config.family](config)
 
 
-def make_encoder(task: str, config: "ModelConfig") -> Encoder:
-    embedding = nn.Linear(config.patch, config.width) if config.patch else _embedding(config)
-    head: Head
-    if task == "classify":
-        head = Whole(config.width, config.labels, make_pooling(config.pooling, config.width), config.dropout)
-    else:
-        head = EachPosition(config.width, config.vocab if task == "masked" else config.labels)
-    return Encoder(_reader(config, embedding), head, config)
+def make_like(model: nn.Module, config: ModelConfig) -> nn.Module:
+    """A new model of the same kind with other settings."""
+    if isinstance(model, EncoderDecoderModel):
+        return EncoderDecoder(config)
+    if isinstance(model, EncoderModel):
+        return Encoder(config, model.head.kind)
+    return make_language_model(config)
 
 
-def make_encoder_decoder(config: "ModelConfig") -> EncoderDecoder:
-    """With a joint vocabulary, both sides can share one embedding; `tied` makes it all three matrices."""
-    source = _embedding(config)
-    target = source if config.tied else _embedding(config)
-    encoder = _reader(config, source, config.encoder_layers)
-    decoder: Body
-    if config.family == "transformer":
-        decoder = Stack(config, Mask(causal=True, window=config.window), target, cross=True)
-    else:
-        decoder = RecurrentStack(config, target, cross=True)
-    return EncoderDecoder(encoder, decoder, config)
+# Bodies
 
 
-def _reader(config: "ModelConfig", embedding: nn.Module, layers: int | None = None) -> Body:
+def make_reader(config: ModelConfig, embedding: nn.Module, layers: int | None = None) -> Body:
     """A body for sequences that are there as a whole."""
     if config.family == "transformer":
-        return Stack(config, Mask(window=config.window), embedding, layers)
-    return RecurrentStack(config, embedding, layers, directions=config.directions)
+        return make_stack(config, embedding, Mask(window=config.window), layers)
+    return make_recurrence(config, embedding, layers, directions=config.directions)
 
 
-def _embedding(config: "ModelConfig") -> nn.Embedding:
+def make_writer(config: ModelConfig, embedding: nn.Module) -> Body:
+    """A body that looks into a memory."""
+    if config.family == "transformer":
+        return make_stack(config, embedding, Mask(causal=True, window=config.window), cross=True)
+    return make_recurrence(config, embedding, cross=True)
+
+
+def make_stack(
+    config: ModelConfig, embedding: nn.Module, mask: Mask, layers: int | None = None, cross: bool = False
+) -> Stack:
+    position = make_position(config)
+    blocks = [make_block(config, position, cross) for _ in range(layers or config.layers)]
+    # Post-norm ends in a norm of its own, and without norms there is none to end in.
+    norm = make_norm(config) if config.placement in ("pre", "renorm") else nn.Identity()
+    sizes = {"context": config.context, "dropout": config.dropout}
+    return Stack(embedding, position, blocks, norm, mask=mask, **sizes)
+
+
+def make_recurrence(
+    config: ModelConfig,
+    embedding: nn.Module,
+    layers: int | None = None,
+    directions: int = 1,
+    cross: bool = False,
+) -> RecurrentStack:
+    attention = make_cross(config) if cross else None
+    return RecurrentStack(config, embedding, layers, directions, attention)
+
+
+def make_embedding(config: ModelConfig) -> nn.Embedding:
+    if not config.vocab:
+        raise UsageError("model.vocab is 0: a model needs to know how many entries its vocabulary has")
     return nn.Embedding(config.vocab, config.width)
+
+
+# Parts of a block
+
+
+def make_block(config: ModelConfig, position: Position, cross: bool = False) -> Block:
+    mlp = make_mlp(config)
+    norms = (make_norm(config), make_norm(config))
+    join = add if config.residual else replace
+    looking = (make_norm(config), make_cross(config)) if cross else None
+    attention = make_attention(config, position)
+    return Block(attention, mlp, norms, PLACEMENTS[config.placement], join, config.dropout, looking)
+
+
+def make_attention(config: ModelConfig, position: Position) -> Mixer:
+    c = config
+    match c.attention:
+        case "similarity":
+            return Similarity(c.width, c.heads, position=position, dropout=c.dropout)
+        case "projected":
+            return Projected(c.width, c.heads, c.head_width, position=position, dropout=c.dropout)
+        case "query-key":
+            return QueryKey(c.width, c.heads, c.head_width, position=position, dropout=c.dropout)
+        case "distance":
+            return Distance(c.width, c.heads, c.context, position=position, bias=c.bias, dropout=c.dropout)
+        case "full":
+            return Attention(
+                c.width,
+                c.heads,
+                position=position,
+                kv_heads=c.kv_heads,
+                head_width=c.head_width,
+                value_width=c.value_width,
+                bias=c.bias,
+                dropout=c.dropout,
+                qk_norm=_qk_norm(c),
+            )
+
+
+def make_cross(config: ModelConfig) -> CrossAttention:
+    return CrossAttention(
+        config.width,
+        config.heads,
+        head_width=config.head_width,
+        bias=config.bias,
+        dropout=config.dropout,
+        qk_norm=_qk_norm(config),
+    )
+
+
+def make_mlp(config: ModelConfig) -> MLP | GatedMLP:
+    if config.activation == "swiglu":
+        return GatedMLP(config.width, config.hidden, config.bias)
+    return MLP(config.width, config.hidden, ACTIVATIONS[config.activation], config.bias)
+
+
+def make_norm(config: ModelConfig) -> nn.Module:
+    if config.placement == "none":
+        return nn.Identity()
+    return NORMS[config.norm](config.width, bias=config.bias)
+
+
+def _qk_norm(config: ModelConfig) -> nn.Module | None:
+    kind = "layer" if config.norm == "batch" else config.norm  # of one query there is no batch
+    return NORMS[kind](config.head_width, bias=False) if config.qk_norm else None
+
+
+def make_position(config: ModelConfig) -> Position:
+    match config.position:
+        case "learned":
+            return Learned(config.context, config.width)
+        case "sinusoidal":
+            return Sinusoidal(config.context, config.width)
+        case "rope":
+            return Rotary(config.context, config.head_width)
+        case "alibi":
+            return Alibi(config.heads)
+        case "none":
+            return Position()
+
+
+# Heads
+
+
+def make_head(config: ModelConfig, kind: str) -> Head:
+    match kind:
+        case "label":
+            return Whole(config.width, config.labels, make_pooling(config), config.dropout)
+        case "labels":
+            return EachPosition(config.width, config.labels, kind)
+        case "tokens":
+            return EachPosition(config.width, config.vocab, kind)
+    raise ValueError(f"no head '{kind}': expected label, labels or tokens")
+
+
+def make_pooling(config: ModelConfig) -> Pooling:
+    match config.pooling:
+        case "mean":
+            return Mean()
+        case "first":
+            return First()
+        case "last":
+            return Last()
+        case "attention":
+            return LearnedQuery(config.width)

@@ -28,9 +28,9 @@ class Similarity(Mixer):
         self.heads, self.position, self.dropout = heads, position, dropout
         self.widths = width, width
 
-    def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x = split_heads(x, self.heads)
-        looking = self.position.rotate(x, start)
+        looking = self.position.rotate(x, positions)
         return looking, looking, x
 
     def read_out(self, z: Tensor) -> Tensor:
@@ -45,8 +45,8 @@ class Projected(Similarity):
         self.widths = heads * head_width, width
         self.u = nn.Linear(width, heads * head_width, bias=False)
 
-    def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        looking = self.position.rotate(split_heads(self.u(x), self.heads), start)
+    def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        looking = self.position.rotate(split_heads(self.u(x), self.heads), positions)
         return looking, looking, split_heads(x, self.heads)
 
 
@@ -59,8 +59,8 @@ class QueryKey(Similarity):
         self.q = nn.Linear(width, heads * head_width, bias=False)
         self.k = nn.Linear(width, heads * head_width, bias=False)
 
-    def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        q, k = (self.position.rotate(split_heads(m(x), self.heads), start) for m in (self.q, self.k))
+    def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k = (self.position.rotate(split_heads(m(x), self.heads), positions) for m in (self.q, self.k))
         return q, k, split_heads(x, self.heads)
 
 
@@ -87,16 +87,15 @@ class Distance(Mixer):
         self.v = nn.Linear(width, width, bias=bias)
         self.out = nn.Linear(width, width, bias=bias)
 
-    def project(self, x: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         v = split_heads(self.v(x), self.heads)
         empty = v.new_zeros(*v.shape[:-1], 8)  # as narrow as the fused kernels take
         return empty, empty, v
 
-    def bias(self, T: int, S: int) -> Tensor:
-        """The Toeplitz scores, (H, T, S); the queries are the last T of S positions."""
-        query = torch.arange(S - T, S, device=self.scores.device)[:, None]
-        key = torch.arange(S, device=self.scores.device)[None, :]
-        return self.scores[:, query - key + self.context - 1]
+    def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """The Toeplitz scores, (1 or B, H, T, S)."""
+        distance = queries[..., :, None] - keys  # (1 or B, T, S)
+        return self.scores[:, distance + self.context - 1].transpose(0, 1)
 
     def read_out(self, z: Tensor) -> Tensor:
         return self.out(join_heads(z))

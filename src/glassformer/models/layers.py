@@ -45,6 +45,7 @@ class BatchNorm(nn.Module):
     averages from training.
     """
 
+    mixes_batch = True
     mean: Tensor
     variance: Tensor
 
@@ -115,9 +116,3 @@ class GatedMLP(nn.Module):
         gate, linear = self.up(x).chunk(2, dim=-1)
         hidden = tap("mlp_hidden", F.silu(gate) * linear)
         return tap("mlp_out", self.down(hidden))
-
-
-def make_mlp(width: int, hidden: int, activation: str, bias: bool) -> MLP | GatedMLP:
-    if activation == "swiglu":
-        return GatedMLP(width, hidden, bias)
-    return MLP(width, hidden, ACTIVATIONS[activation], bias)

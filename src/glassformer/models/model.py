@@ -4,37 +4,48 @@ A model is a *body*, which makes one vector per position out of a sequence, and 
 what a task asks for. There are three bodies (transformer.py, recurrent.py, window.py) and three ways to use
 one:
 
-    LanguageModel    ids ──► body ──► a score for every next token
-    Encoder          ids or patches ──► body ──► labels of the whole, of each position, or of hidden tokens
-    EncoderDecoder   source ──► body ──► memory;  target + memory ──► body ──► a score for every next token
+    LanguageModel         ids ──► body ──► a score for every next token
+    EncoderModel          ids or patches ──► body ──► labels of the whole, of each position, of hidden tokens
+    EncoderDecoderModel   source ──► body ──► memory;  target + memory ──► body ──► scores of next tokens
+
+What is made of the vectors and the head is a `readout`: the scores by default, a loss in training. It is done
+inside `forward`, so that it is compiled and divided among processes with the rest, and so that head and loss
+may be joined without anybody else knowing.
 
 Letters: B batch, T positions, S source positions, C model width, V vocabulary.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 
+from glassformer.config.model import ModelConfig
 from glassformer.models.init import initialise, tie_or_zero
 from glassformer.models.readout import Head
 from glassformer.models.state import Memory, State
 from glassformer.models.tap import Tap, inside, off
 
-if TYPE_CHECKING:  # the models take any object with these settings; pydantic stays out of this folder
-    from glassformer.config.schema import ModelConfig
+Readout = Callable[..., Tensor]  # of the vectors (B, T, C), the head, the tap, and what else it is given
+
+
+def scores(x: Tensor, head: Callable[[Tensor], Tensor], tap: Tap) -> Tensor:
+    """The head's scores, (B, T, V) or (B, V)."""
+    return tap("logits", head(x))
 
 
 class Body(nn.Module, ABC):
     """A sequence in, (B, T) ids or (B, T, P) patches; one vector per position out, (B, T, C)."""
 
     embedding: nn.Module
+    blocks: nn.ModuleList  # what it is deep by
     embedding_std: float | None = None  # how large embeddings start; None: as init.py has it
     limit: int | None  # positions it can see at once; None: it reads a sequence of any length
     span: int | None = None  # tokens that reach its answer, where that is less than it reads
     compiles = True  # whether torch.compile has something to gain
+    divisible = False  # whether its blocks may lie over several processes
 
     @abstractmethod
     def forward(
@@ -58,7 +69,9 @@ class Body(nn.Module, ABC):
 class LanguageModel(nn.Module):
     """Scores (B, T, V) of the token that follows each of ids (B, T)."""
 
-    def __init__(self, body: Body, config: "ModelConfig"):
+    shared_body = ("stack.",)  # what a model for another task can take over
+
+    def __init__(self, body: Body, config: ModelConfig):
         super().__init__()
         self.config, self.stack, self.vocab = config, body, config.vocab
         self.unembedding = nn.Linear(config.width, config.vocab, bias=False)
@@ -70,31 +83,58 @@ class LanguageModel(nn.Module):
         return self.stack.limit
 
     def forward(
+        self,
+        ids: Tensor,
+        state: State | None = None,
+        tap: Tap = off,
+        padding_mask: Tensor | None = None,
+        readout: Readout = scores,
+        readout_args: tuple[Any, ...] = (),
+    ) -> Tensor:
+        x = self.stack(ids, padding_mask, state, tap)  # (B, T, C)
+        return readout(x, self.unembedding, tap, *readout_args)
+
+    def next_scores(
         self, ids: Tensor, state: State | None = None, tap: Tap = off, padding_mask: Tensor | None = None
     ) -> Tensor:
-        return tap("logits", self.unembedding(self.stack(ids, padding_mask, state, tap)))
+        """Scores (B, V) of the token after the last of each row: a prompt is not scored all along."""
+        x = self.stack(ids, padding_mask, state, tap)  # (B, T, C)
+        last = last_tokens(x, padding_mask)  # (B, 1, C)
+        return scores(last, self.unembedding, tap)[:, 0]
 
     def new_state(self, batch: int, capacity: int | None = None) -> State:
         return self.stack.new_state(batch, capacity)
 
 
-class Encoder(nn.Module):
+class EncoderModel(nn.Module):
     """A body that sees the whole sequence at once, and a head."""
 
-    def __init__(self, body: Body, head: Head, config: "ModelConfig"):
+    shared_body = ("stack.",)
+
+    def __init__(self, body: Body, head: Head, config: ModelConfig):
         super().__init__()
         self.config, self.stack, self.head = config, body, head
         initialise(self, config.init, body.embedding_std)
         tie_or_zero(head.linear, body.embedding, False, config.init)
 
-    def forward(self, inputs: Tensor, padding_mask: Tensor | None = None, tap: Tap = off) -> Tensor:
-        return tap("logits", self.head(self.stack(inputs, padding_mask, None, tap), padding_mask, tap))
+    def forward(
+        self,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        tap: Tap = off,
+        readout: Readout = scores,
+        readout_args: tuple[Any, ...] = (),
+    ) -> Tensor:
+        x = self.stack(inputs, padding_mask, None, tap)  # (B, T, C)
+        return readout(x, lambda x: self.head(x, padding_mask, tap), tap, *readout_args)
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoderModel(nn.Module):
     """Reads a source sequence into a memory, and writes a target sequence while looking into it."""
 
-    def __init__(self, encoder: Body, decoder: Body, config: "ModelConfig"):
+    entry_points = ("encode", "decode")  # what is called on it besides `forward`
+
+    def __init__(self, encoder: Body, decoder: Body, config: ModelConfig):
         super().__init__()
         self.config, self.vocab = config, config.vocab
         self.encoder, self.decoder = encoder, decoder
@@ -107,12 +147,18 @@ class EncoderDecoder(nn.Module):
         return self.decoder.limit
 
     def forward(
-        self, source: Tensor, target: Tensor, padding_mask: Tensor | None = None, tap: Tap = off
+        self,
+        source: Tensor,
+        target: Tensor,
+        padding_mask: Tensor | None = None,
+        tap: Tap = off,
+        readout: Readout = scores,
+        readout_args: tuple[Any, ...] = (),
     ) -> Tensor:
         """Scores (B, T, V) of what follows each of target (B, T), given source (B, S)."""
         memory = self.encode(source, padding_mask, inside(tap, "encoder"))
-        x = self.decoder(target, None, None, inside(tap, "decoder"), memory)
-        return tap("logits", self.unembedding(x))
+        x = self.decoder(target, None, None, inside(tap, "decoder"), memory)  # (B, T, C)
+        return readout(x, self.unembedding, tap, *readout_args)
 
     def encode(self, source: Tensor, padding_mask: Tensor | None = None, tap: Tap = off) -> Memory:
         return Memory(self.encoder(source, padding_mask, None, tap), padding_mask)
@@ -122,8 +168,16 @@ class EncoderDecoder(nn.Module):
         return self.decoder.new_state(len(source), capacity, self.encode(source, padding_mask))
 
     def decode(self, ids: Tensor, state: State) -> Tensor:
-        """Scores of what follows the new ids (B, T); the memory is in the state."""
+        """Scores (B, T, V) of what follows the new ids (B, T); the memory is in the state."""
         return self.unembedding(self.decoder(ids, None, state))
+
+
+def last_tokens(x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """The vector of the last real position of each row, (B, 1, C); padding comes behind it."""
+    if padding_mask is None:
+        return x[:, -1:]
+    last = padding_mask.sum(dim=1, keepdim=True) - 1  # (B, 1)
+    return x.gather(1, last[..., None].expand(-1, -1, x.shape[-1]))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ Training costs three times as much: the backward pass is two forward passes. Let
 from torch import nn
 
 from glassformer.models.attention import CrossAttention, Mixer
-from glassformer.models.model import EncoderDecoder
+from glassformer.models.model import EncoderDecoderModel
 
 
 def operations_per_token(model: nn.Module, T: int) -> float:
@@ -23,4 +23,4 @@ def operations_per_token(model: nn.Module, T: int) -> float:
             total += 2 * sum(p.numel() for p in module.parameters() if p.ndim == 2)
         elif isinstance(module, Mixer | CrossAttention):
             total += 2 * T * sum(module.widths)
-    return total / 2 if isinstance(model, EncoderDecoder) else total
+    return total / 2 if isinstance(model, EncoderDecoderModel) else total

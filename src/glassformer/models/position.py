@@ -6,6 +6,8 @@ A position scheme acts in one of three places, and leaves the other two alone:
     rotate   turns queries and keys                    (RoPE)
     bias     lowers the scores of distant keys         (ALiBi)
 
+Where the tokens stand is a tensor of positions, (1, T) if all sequences of a batch agree, else (B, T).
+
 Letters: B batch, H heads, T query positions, S key positions, C model width, D head width.
 """
 
@@ -16,16 +18,16 @@ from torch import Tensor, nn
 class Position(nn.Module):
     """No position at all, and the interface of the others."""
 
-    def embed(self, x: Tensor, start: int) -> Tensor:
-        """x (B, T, C), the first of its tokens standing at position `start`."""
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x (B, T, C), token embeddings at `positions` (1 or B, T)."""
         return x
 
-    def rotate(self, x: Tensor, start: int) -> Tensor:
-        """x (B, H, T, D), queries or keys."""
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x (B, H, T, D), queries or keys at `positions` (1 or B, T)."""
         return x
 
-    def bias(self, T: int, S: int) -> Tensor | None:
-        """What to add to the scores, (H, T, S); the queries are the last T of S positions."""
+    def bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
+        """What to add to the scores, (1 or B, H, T, S), of queries at (1 or B, T) and keys at (S)."""
         return None
 
 
@@ -36,8 +38,8 @@ class Learned(Position):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(context, width))
 
-    def embed(self, x: Tensor, start: int) -> Tensor:
-        return x + self.weight[start : start + x.shape[1]]
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x + self.weight[positions]
 
 
 class Sinusoidal(Position):
@@ -55,8 +57,8 @@ class Sinusoidal(Position):
         table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :width]
         self.register_buffer("table", table.float(), persistent=False)
 
-    def embed(self, x: Tensor, start: int) -> Tensor:
-        return x * x.shape[-1] ** 0.5 + self.table[start : start + x.shape[1]]
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x * x.shape[-1] ** 0.5 + self.table[positions]
 
 
 class Rotary(Position):
@@ -74,8 +76,8 @@ class Rotary(Position):
         self.register_buffer("cos", angle.cos().float(), persistent=False)  # (context, D/2)
         self.register_buffer("sin", angle.sin().float(), persistent=False)
 
-    def rotate(self, x: Tensor, start: int) -> Tensor:
-        cos, sin = (t[start : start + x.shape[-2]].to(x.dtype) for t in (self.cos, self.sin))
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        cos, sin = (t[positions][:, None].to(x.dtype) for t in (self.cos, self.sin))  # (1 or B, 1, T, D/2)
         left, right = x.chunk(2, dim=-1)
         return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
 
@@ -90,26 +92,12 @@ class Alibi(Position):
         slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads)
         self.register_buffer("slopes", slopes, persistent=False)
 
-    def bias(self, T: int, S: int) -> Tensor:
-        query = torch.arange(S - T, S, device=self.slopes.device)[:, None]
-        key = torch.arange(S, device=self.slopes.device)[None, :]
-        return -self.slopes[:, None, None] * (query - key).abs()
+    def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
+        distance = (queries[:, None, :, None] - keys).abs()  # (1 or B, 1, T, S)
+        return -self.slopes[:, None, None] * distance
 
 
 def _angles(context: int, width: int, base: float) -> Tensor:
     """The angle of every position at every frequency, (context, ⌈width/2⌉), in double precision."""
     frequency = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     return torch.arange(context, dtype=torch.float64)[:, None] * frequency
-
-
-def make_position(kind: str, *, context: int, width: int, heads: int, head_width: int) -> Position:
-    """The scheme named in a configuration."""
-    if kind == "learned":
-        return Learned(context, width)
-    if kind == "sinusoidal":
-        return Sinusoidal(context, width)
-    if kind == "rope":
-        return Rotary(context, head_width)
-    if kind == "alibi":
-        return Alibi(heads)
-    return Position()

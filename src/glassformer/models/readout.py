@@ -14,6 +14,7 @@ from glassformer.models.tap import Tap, off
 class Head(nn.Module, ABC):
     """(B, T, C) to scores; `padding_mask` (B, T) is False for padding."""
 
+    kind: str  # label, labels or tokens
     linear: nn.Linear  # the last of it
 
     @abstractmethod
@@ -23,9 +24,10 @@ class Head(nn.Module, ABC):
 class EachPosition(Head):
     """Scores (B, T, N) for every position by itself: tags, or the tokens behind a mask."""
 
-    def __init__(self, width: int, outputs: int, bias: bool = True):
+    def __init__(self, width: int, outputs: int, kind: str = "labels"):
         super().__init__()
-        self.linear = nn.Linear(width, outputs, bias=bias)
+        self.kind = kind
+        self.linear = nn.Linear(width, outputs)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None, tap: Tap = off) -> Tensor:
         return self.linear(x)
@@ -59,7 +61,7 @@ class Last(Pooling):
         return torch.zeros(padding_mask.shape, device=x.device).scatter(1, last, 1.0)
 
 
-class Learned(Pooling):
+class LearnedQuery(Pooling):
     """Attention with one learned query."""
 
     def __init__(self, width: int):
@@ -73,6 +75,8 @@ class Learned(Pooling):
 
 class Whole(Head):
     """Scores (B, N) for the sequence: the positions are pooled into one vector."""
+
+    kind = "label"
 
     def __init__(self, width: int, outputs: int, pooling: Pooling, dropout: float = 0.0):
         super().__init__()
@@ -89,8 +93,3 @@ class Whole(Head):
         weights = tap("pool", self.pooling(x, there))
         pooled = torch.einsum("bt,btc->bc", weights.to(x.dtype), x)
         return self.linear(self.dropout(tap("pooled", pooled)))
-
-
-def make_pooling(kind: str, width: int) -> Pooling:
-    kinds = {"mean": Mean, "first": First, "last": Last}
-    return Learned(width) if kind == "attention" else kinds[kind]()

@@ -10,19 +10,15 @@ ends, which only makes sense where all of it is there: for classifying, tagging 
 Letters: B batch, T positions, C model width, H hidden width of a direction.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
+from glassformer.config.model import ModelConfig
+from glassformer.models.attention import CrossAttention
 from glassformer.models.cells import CELLS, Parts, unroll
-from glassformer.models.model import Body, LanguageModel
+from glassformer.models.model import Body
 from glassformer.models.state import Memory
 from glassformer.models.tap import Tap, inside, off
-from glassformer.models.transformer import make_cross
-
-if TYPE_CHECKING:
-    from glassformer.config.schema import ModelConfig
 
 FUSED = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 
@@ -53,6 +49,8 @@ class RecurrentState:
 
 class Recurrence(nn.Module):
     """One layer in one direction, with a learned initial state."""
+
+    may_idle = True  # the initial state has no part in a batch that goes on from another
 
     def __init__(self, kind: str, inputs: int, hidden: int):
         super().__init__()
@@ -93,11 +91,11 @@ class RecurrentStack(Body):
 
     def __init__(
         self,
-        config: "ModelConfig",
+        config: ModelConfig,
         embedding: nn.Module,
         layers: int | None = None,
         directions: int = 1,
-        cross: bool = False,
+        cross: CrossAttention | None = None,
     ):
         super().__init__()
         self.limit, self.width = None, config.width
@@ -109,8 +107,8 @@ class RecurrentStack(Body):
             nn.ModuleList(Recurrence(config.family, config.width, hidden) for _ in range(directions))
             for _ in range(layers or config.layers)
         )
-        self.cross = make_cross(config) if cross else None
-        if cross:
+        self.cross = cross
+        if cross is not None:
             self.combine = nn.Linear(2 * config.width, config.width)
             parts = CELLS[config.family][2]
             self.bridge = nn.ModuleList(
@@ -165,14 +163,6 @@ class RecurrentStack(Body):
         weights = (there / there.sum(dim=1, keepdim=True)).to(states.dtype)
         mean = torch.einsum("bs,bsc->bc", weights, states)
         return tuple(torch.tanh(self.bridge[i](mean)).split(self.width, dim=-1))
-
-
-class Recurrent(LanguageModel):
-    """A recurrent language model: plain, GRU or LSTM, as `config.family` says."""
-
-    def __init__(self, config: "ModelConfig"):
-        body = RecurrentStack(config, nn.Embedding(config.vocab, config.width))
-        super().__init__(body, config)
 
 
 def _reversal(T: int, padding_mask: Tensor | None, device: torch.device) -> Tensor:

@@ -4,19 +4,30 @@ For attention it is the keys and values of every layer: with them a new token co
 the whole prefix again. For a recurrent model it is the hidden state. It is part of the models because what is
 worth remembering is theirs to say; everyone else knows a `State` by this interface.
 
-Letters: B batch, K key-value heads, S positions so far, C model width, D head width, E value width.
+A transformer asks its state two things, where the new tokens stand and what attention finds, and knows
+nothing of how keys are kept: here in one tensor per layer, filled from the left, each row to its own length.
+
+Letters: B batch, H heads, K key-value heads, T new positions, S positions so far, C model width, D head
+width, E value width.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
+
+from glassformer.models.mask import Mask
+
+Bias = Callable[[Tensor, Tensor], Tensor | None]  # of queries and keys at these positions
+Attend = Callable[..., Tensor]  # models.attention.attend, or what takes its place
 
 
 class State(Protocol):
     @property
     def length(self) -> int:
-        """Positions it has seen."""
+        """Positions it has seen; of rows of unequal length, the longest."""
         ...
 
     def select(self, rows: Tensor) -> None:
@@ -48,24 +59,79 @@ class Memory:
         return Memory(self.states[rows], None if self.padding_mask is None else self.padding_mask[rows])
 
 
+class LayerState(Protocol):
+    """One layer's part of the state of a generation."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias, attend: Attend) -> Tensor:
+        """Take the keys and values of the new positions in, and attend to all there are: (B, H, T, E)."""
+        ...
+
+    def of_memory(self, project: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        """Keys and values of the memory, made when they are first asked for."""
+        ...
+
+
+class Lengths:
+    """How many positions each row holds: one number while all rows agree, else one for each."""
+
+    def __init__(self) -> None:
+        self.longest = 0
+        self.by_row: Tensor | None = None  # (B)
+
+    def positions(self, T: int, device: torch.device) -> Tensor:
+        """Where the next T tokens stand, (1, T), or (B, T) if the rows differ."""
+        new = torch.arange(T, device=device)
+        return (self.longest + new)[None] if self.by_row is None else self.by_row[:, None] + new
+
+    def advance(self, T: int, padding_mask: Tensor | None = None) -> None:
+        """T more, or as many as a row of `padding_mask` (B, T) says; what is padding comes last there."""
+        if padding_mask is None and self.by_row is None:
+            self.longest += T
+            return
+        if padding_mask is None:
+            assert self.by_row is not None
+            by_row = self.by_row + T
+        else:
+            by_row = padding_mask.sum(dim=1) + (self.longest if self.by_row is None else self.by_row)
+        self.by_row, self.longest = by_row, int(by_row.max())
+
+    def select(self, rows: Tensor) -> None:
+        if self.by_row is not None:
+            self.by_row = self.by_row[rows]
+            self.longest = int(self.by_row.max())
+
+
 class LayerCache:
     """One layer's keys (B, K, capacity, D) and values (B, K, capacity, E), filled from the left."""
 
-    def __init__(self, capacity: int):
-        self.capacity, self.length = capacity, 0
+    def __init__(self, capacity: int, lengths: Lengths):
+        self.capacity, self.lengths = capacity, lengths
         self.keys: Tensor | None = None  # allocated when their shape is known
         self.values: Tensor | None = None
         self.memory: tuple[Tensor, Tensor] | None = None  # keys and values of a cross-attention
 
-    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Append the new positions and return all there are."""
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias, attend: Attend) -> Tensor:
         if self.keys is None or self.values is None:
             self.keys, self.values = (x.new_zeros(*x.shape[:2], self.capacity, x.shape[-1]) for x in (k, v))
-        end = self.length + k.shape[-2]
-        self.keys[:, :, self.length : end] = k
-        self.values[:, :, self.length : end] = v
-        self.length = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        T, ragged = k.shape[-2], self.lengths.by_row is not None
+        positions = self.lengths.positions(T, k.device)  # (1 or B, T)
+        end = self.lengths.longest + T
+        if ragged:
+            rows = torch.arange(len(k), device=k.device)[:, None]
+            self.keys[rows, :, positions] = k.transpose(1, 2)
+            self.values[rows, :, positions] = v.transpose(1, 2)
+        else:
+            self.keys[:, :, end - T : end] = k
+            self.values[:, :, end - T : end] = v
+        k, v = self.keys[:, :, :end], self.values[:, :, :end]
+        added = bias(positions, torch.arange(end, device=k.device))
+        # Behind the end of a short row lies what a longer one left; no query of that row is as far.
+        return attend(q, k, v, mask, added, queries=positions if ragged else None)
+
+    def of_memory(self, project: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        if self.memory is None:
+            self.memory = project()
+        return self.memory
 
     def select(self, rows: Tensor) -> None:
         if self.keys is not None and self.values is not None:
@@ -75,17 +141,19 @@ class LayerCache:
 
 
 class Cache:
-    """The layers' caches, and how many positions they hold."""
+    """The layers' caches, and how many positions their rows hold."""
 
     def __init__(self, layers: int, capacity: int, memory: Memory | None = None):
-        self.layers = [LayerCache(capacity) for _ in range(layers)]
+        self.lengths = Lengths()
+        self.layers = [LayerCache(capacity, self.lengths) for _ in range(layers)]
         self.memory = memory
 
     @property
     def length(self) -> int:
-        return self.layers[0].length
+        return self.lengths.longest
 
     def select(self, rows: Tensor) -> None:
+        self.lengths.select(rows)
         for layer in self.layers:
             layer.select(rows)
         if self.memory is not None:

@@ -9,18 +9,15 @@ Letters: B batch, T positions, C model width, M hidden width, n window.
 """
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from glassformer.config.model import ModelConfig
 from glassformer.models.layers import ACTIVATIONS
-from glassformer.models.model import Body, LanguageModel
+from glassformer.models.model import Body
 from glassformer.models.state import Memory
 from glassformer.models.tap import Tap, off
-
-if TYPE_CHECKING:
-    from glassformer.config.schema import ModelConfig
 
 
 class WindowState:
@@ -43,7 +40,7 @@ class WindowState:
 
 
 class WindowNet(Body):
-    def __init__(self, config: "ModelConfig", embedding: nn.Module):
+    def __init__(self, config: ModelConfig, embedding: nn.Module):
         super().__init__()
         assert config.window is not None
         self.limit, self.width = None, config.width
@@ -79,11 +76,3 @@ class WindowNet(Body):
 
     def new_state(self, batch: int, capacity: int | None = None, memory: Memory | None = None) -> WindowState:
         return WindowState(self.down.weight.new_zeros(batch, self.n - 1, self.width))
-
-
-class Window(LanguageModel):
-    """The fixed-window feed-forward language model."""
-
-    def __init__(self, config: "ModelConfig"):
-        body = WindowNet(config, nn.Embedding(config.vocab, config.width))
-        super().__init__(body, config)

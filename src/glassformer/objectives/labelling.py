@@ -12,7 +12,7 @@ from torch import Tensor
 from glassformer.data.batches import Buckets, hide_some, pad
 from glassformer.data.order import fold_seed
 from glassformer.models.tap import Tap, off
-from glassformer.objectives.objective import NOT_SCORED, Batch, Recut, Stateless, cross_entropy
+from glassformer.objectives.objective import NOT_SCORED, Batch, Recut, Stateless, summed_loss
 
 
 class Labelling(Stateless):
@@ -66,7 +66,10 @@ class Labelling(Stateless):
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
     ) -> Tensor:
-        return cross_entropy(self.logits(model, batch, tap), batch["targets"], smoothing)
+        targets = (batch["targets"], smoothing)
+        return model(
+            batch["inputs"], batch["padding_mask"], tap=tap, readout=summed_loss, readout_args=targets
+        )
 
 
 def _together(examples: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:

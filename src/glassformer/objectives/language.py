@@ -17,7 +17,7 @@ from glassformer.data.shards import Blend, Tokens
 from glassformer.models.model import LanguageModel
 from glassformer.models.state import Carried
 from glassformer.models.tap import Tap, off
-from glassformer.objectives.objective import Batch, Stateless, cross_entropy
+from glassformer.objectives.objective import Batch, Stateless, summed_loss
 
 
 def language_modelling(
@@ -61,7 +61,8 @@ class LanguageModelling(NextToken):
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
     ) -> Tensor:
-        return cross_entropy(model(batch["inputs"], tap=tap), batch["targets"], smoothing)
+        targets = (batch["targets"], smoothing)
+        return model(batch["inputs"], tap=tap, readout=summed_loss, readout_args=targets)
 
 
 class StreamModelling(NextToken):
@@ -89,7 +90,8 @@ class StreamModelling(NextToken):
         row = int(batch["row"])
         state = self._state(row, len(batch["inputs"]), bool(batch["fresh"]))
         state.detach()
-        loss = cross_entropy(model(batch["inputs"], state=state, tap=tap), batch["targets"], smoothing)
+        targets = (batch["targets"], smoothing)
+        loss = model(batch["inputs"], state=state, tap=tap, readout=summed_loss, readout_args=targets)
         self._states[row] = state
         return loss
 

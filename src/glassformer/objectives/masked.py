@@ -17,7 +17,7 @@ from glassformer.data.batches import windows_of
 from glassformer.data.order import fold_seed
 from glassformer.data.shards import Tokens
 from glassformer.models.tap import Tap, off
-from glassformer.objectives.objective import NOT_SCORED, Batch, Stateless, cross_entropy
+from glassformer.objectives.objective import NOT_SCORED, Batch, Stateless, summed_loss
 
 CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1
 
@@ -48,7 +48,8 @@ class MaskedModelling(Stateless):
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
     ) -> Tensor:
-        return cross_entropy(self.logits(model, batch, tap), batch["targets"], smoothing)
+        targets = (batch["targets"], smoothing)
+        return model(batch["inputs"], tap=tap, readout=summed_loss, readout_args=targets)
 
 
 def hide(ids: np.ndarray, mask: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

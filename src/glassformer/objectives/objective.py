@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from glassformer.models.model import scores
 from glassformer.models.tap import Tap, off
 
 Batch = dict[str, Tensor]
@@ -58,6 +59,18 @@ class Stateless:
         return {}
 
     def load_state_dict(self, tensors: dict[str, Tensor]) -> None: ...
+
+
+def summed_loss(
+    x: Tensor, head: Callable[[Tensor], Tensor], tap: Tap, targets: Tensor, smoothing: float = 0.0
+) -> Tensor:
+    """A readout (models/model.py): from the vectors of a body and the head to the sum of the losses."""
+    return cross_entropy(scores(x, head, tap), targets, smoothing)
+
+
+def each_loss(x: Tensor, head: Callable[[Tensor], Tensor], tap: Tap, targets: Tensor) -> Tensor:
+    """The same, the loss of each target by itself, in the shape of the targets."""
+    return cross_entropy(scores(x, head, tap), targets, reduction="none").view(targets.shape)
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0, reduction: str = "sum") -> Tensor:

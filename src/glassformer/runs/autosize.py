@@ -17,10 +17,10 @@ import torch
 
 from glassformer.config.recipes import merge
 from glassformer.config.schema import Config, Settings, build
-from glassformer.models.build import make_model
 from glassformer.models.model import parameter_count
 from glassformer.tasks.examples import ExamplesTask
 from glassformer.tasks.language_model import LanguageTask
+from glassformer.tasks.registry import make_model
 from glassformer.tasks.task import Task
 from glassformer.training.display import Display
 from glassformer.training.hooks import Hooks

@@ -3,10 +3,10 @@
 import torch
 
 from glassformer.config.schema import Config, Settings, build
-from glassformer.models.build import make_model
 from glassformer.models.model import Body
 from glassformer.runs.autosize import choose_model, measure_step
 from glassformer.runs.several import check_division
+from glassformer.tasks.registry import make_model
 from glassformer.tasks.task import Task
 from glassformer.training.device import Precision, compile_pays
 from glassformer.training.display import Display

@@ -8,9 +8,9 @@ from glassformer.config.schema import build
 from glassformer.core.errors import RunError
 from glassformer.core.files import write_atomically, writing
 from glassformer.interop.huggingface import read_gpt2
-from glassformer.models.build import make_model
 from glassformer.models.model import parameter_count
 from glassformer.runs.run import Run
+from glassformer.tasks.registry import make_model
 from glassformer.training.checkpoint.weights import copy_weights, save_weights
 
 

@@ -31,10 +31,9 @@ from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import search_text, stream_text
 from glassformer.inspection.edits import Edit, Edits
 from glassformer.inspection.trace import check_edits
-from glassformer.models.build import make_model
-from glassformer.models.model import EncoderDecoder, LanguageModel
+from glassformer.models.model import EncoderDecoderModel, LanguageModel
 from glassformer.tasks.labels import ClassifyTask, TagTask
-from glassformer.tasks.registry import TASKS
+from glassformer.tasks.registry import TASKS, make_model
 from glassformer.tasks.task import Task
 from glassformer.tasks.translator import TranslateTask
 from glassformer.tokenizers.load import load_tokenizer
@@ -227,7 +226,7 @@ class Run:
     ) -> list[str]:
         """The best translation of each text. Options: progress, called with each number of texts done."""
         job = self.bare_job(TranslateTask)
-        assert isinstance(job, TranslateTask) and isinstance(self.model, EncoderDecoder)
+        assert isinstance(job, TranslateTask) and isinstance(self.model, EncoderDecoderModel)
         there = [text for text in texts if text.strip()]  # an empty line stays one
         found = iter(
             job.translate(

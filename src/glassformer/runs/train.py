@@ -13,7 +13,6 @@ from glassformer.core.files import write_atomically, writing
 from glassformer.core.lock import NAME as LOCK
 from glassformer.core.lock import locked
 from glassformer.data.mixtures import Mix
-from glassformer.models.build import make_model
 from glassformer.models.model import parameter_count
 from glassformer.models.operations import operations_per_token
 from glassformer.runs.decide import decide
@@ -21,7 +20,7 @@ from glassformer.runs.given import default_name, gather
 from glassformer.runs.prepare import agreed, find_tokenizer, refuse_other_tokenizer, text_size
 from glassformer.runs.run import Run
 from glassformer.runs.several import as_arguments, check_division, processes_to_start
-from glassformer.tasks.registry import TASKS
+from glassformer.tasks.registry import TASKS, make_model
 from glassformer.tasks.task import Task
 from glassformer.tokenizers.load import load_tokenizer
 from glassformer.training.checkpoint.weights import load_matching, load_weights

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from glassformer.config.model import ModelConfig
 from glassformer.config.schema import Config, Settings
 from glassformer.core.errors import DataError, UsageError
 from glassformer.data.examples import Example, Examples, label_names
@@ -14,6 +15,7 @@ from glassformer.evaluation.accuracy import Classification, answers, classificat
 from glassformer.evaluation.error_analysis import Mistakes, label_mistakes
 from glassformer.evaluation.result import Result
 from glassformer.models.bag_of_words import PENALTIES, Bag
+from glassformer.models.build import Encoder
 from glassformer.objectives.labelling import Labelling
 from glassformer.objectives.objective import NOT_SCORED, Objective
 from glassformer.tasks.examples import ExamplesTask
@@ -85,6 +87,10 @@ class ClassifyTask(LabelTask):
     name = "classify"
 
     @staticmethod
+    def build(config: ModelConfig) -> nn.Module:
+        return Encoder(config, "label")
+
+    @staticmethod
     def texts(source: Examples, limit: int | None = None) -> Iterator[str]:
         return (text for text, _ in source.require("train") if isinstance(text, str))
 
@@ -123,6 +129,10 @@ class ClassifyTask(LabelTask):
 
 class TagTask(LabelTask):
     name = "tag"
+
+    @staticmethod
+    def build(config: ModelConfig) -> nn.Module:
+        return Encoder(config, "labels")
 
     @staticmethod
     def texts(source: Examples, limit: int | None = None) -> Iterator[str]:

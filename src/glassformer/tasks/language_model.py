@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from glassformer.config.model import ModelConfig
 from glassformer.config.schema import Config, DataConfig, Settings
 from glassformer.core.errors import UsageError
 from glassformer.data.datasets import open_corpus
@@ -29,7 +30,8 @@ from glassformer.evaluation.likelihood import Likelihood, Scored, evaluate_likel
 from glassformer.evaluation.result import Result
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import stream_text
-from glassformer.models.model import Encoder, LanguageModel
+from glassformer.models.build import Encoder, make_language_model
+from glassformer.models.model import EncoderModel, LanguageModel
 from glassformer.models.ngram import NGram, usual_order
 from glassformer.objectives.language import language_modelling
 from glassformer.objectives.masked import MaskedModelling
@@ -69,6 +71,10 @@ class LanguageTask(Task):
         if data.mix:
             return open_mix(data.mix, data.valid, data.test, data.field)
         return open_corpus(data.source, data.valid, data.test, data.field)
+
+    @staticmethod
+    def build(config: ModelConfig) -> nn.Module:
+        return make_language_model(config)
 
     @staticmethod
     def texts(source: Corpus, limit: int | None = None) -> Iterator[str]:
@@ -188,6 +194,10 @@ class MaskedTask(LanguageTask):
     specials = (END_OF_TEXT, MASK)
     options = ()
 
+    @staticmethod
+    def build(config: ModelConfig) -> nn.Module:
+        return Encoder(config, "tokens")
+
     def check(self, config: Config) -> None:
         for split in ("train", "valid"):
             self.tokens(split, config.model.context + 1)
@@ -204,7 +214,7 @@ class MaskedTask(LanguageTask):
     def evaluate(
         self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
     ) -> Result:
-        assert isinstance(model, Encoder)
+        assert isinstance(model, EncoderModel)
         return evaluate_masked(model, self._objective(split, config, seed=0), split)
 
     def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:

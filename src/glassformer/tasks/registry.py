@@ -1,5 +1,9 @@
-"""The job of a task, by its name."""
+"""The tasks there are. To add one: its file in this folder, its line here, its settings in config/."""
 
+from torch import nn
+
+from glassformer.config.model import ModelConfig
+from glassformer.core.errors import UsageError, closest
 from glassformer.tasks.labels import ClassifyTask, TagTask
 from glassformer.tasks.language_model import LanguageTask, MaskedTask
 from glassformer.tasks.task import Task
@@ -8,3 +12,15 @@ from glassformer.tasks.translator import TranslateTask
 TASKS: dict[str, type[Task]] = {
     j.name: j for j in (LanguageTask, MaskedTask, ClassifyTask, TagTask, TranslateTask)
 }
+
+
+def find_task(name: str) -> type[Task]:
+    """The task of a name."""
+    if name not in TASKS:
+        raise UsageError(f"there is no task '{name}'.{closest(name, list(TASKS))} Tasks: {', '.join(TASKS)}.")
+    return TASKS[name]
+
+
+def make_model(task: str, config: ModelConfig) -> nn.Module:
+    """A new model for a task, its weights drawn from torch's generator."""
+    return find_task(task).build(config)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from torch import nn
 
+from glassformer.config.model import ModelConfig
 from glassformer.config.schema import Config, DataConfig, Settings
 from glassformer.data.examples import Examples
 from glassformer.data.shard_writer import Progress
@@ -42,6 +43,11 @@ class Task(ABC):
         self, source: Any, tokenizer: Tokenizer | None, data: DataConfig, progress: Progress = lambda _: None
     ):
         """Turn the data into ids."""
+
+    @staticmethod
+    @abstractmethod
+    def build(config: ModelConfig) -> nn.Module:
+        """A new model for this task."""
 
     @abstractmethod
     def settings(self) -> Settings:

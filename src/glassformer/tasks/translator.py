@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from glassformer.config.model import ModelConfig
 from glassformer.config.schema import Config
 from glassformer.data.examples import Example, Examples
 from glassformer.evaluation.bleu import (
@@ -18,7 +19,8 @@ from glassformer.evaluation.error_analysis import Mistakes, translation_mistakes
 from glassformer.evaluation.result import Result
 from glassformer.generation.beam import Hypothesis
 from glassformer.generation.seq2seq import translate_ids
-from glassformer.models.model import EncoderDecoder
+from glassformer.models.build import EncoderDecoder
+from glassformer.models.model import EncoderDecoderModel
 from glassformer.objectives.objective import Objective
 from glassformer.objectives.translation import Translating
 from glassformer.tasks.examples import ExamplesTask
@@ -27,6 +29,10 @@ from glassformer.tasks.examples import ExamplesTask
 class TranslateTask(ExamplesTask):
     name = "translate"
     options = ("beams", "length_penalty", "progress")
+
+    @staticmethod
+    def build(config: ModelConfig) -> nn.Module:
+        return EncoderDecoder(config)
 
     @staticmethod
     def texts(source: Examples, limit: int | None = None) -> Iterator[str]:
@@ -54,7 +60,7 @@ class TranslateTask(ExamplesTask):
         self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
     ) -> Translation:
         """Options: beams, strength (of the length penalty), progress (called with numbers of sentences)."""
-        assert isinstance(model, EncoderDecoder)
+        assert isinstance(model, EncoderDecoderModel)
         objective = self._objective(split, config.model.context)
         examples = self.source.require(split)
 
@@ -66,7 +72,7 @@ class TranslateTask(ExamplesTask):
         return evaluate_translation(model, objective, split, references, translate if full else None)
 
     def translate(
-        self, model: EncoderDecoder, config: Config, texts: list[str], **options: Any
+        self, model: EncoderDecoderModel, config: Config, texts: list[str], **options: Any
     ) -> list[list[tuple[str, Hypothesis]]]:
         """For each text its translations, best first."""
         assert self.tokenizer is not None
@@ -75,13 +81,13 @@ class TranslateTask(ExamplesTask):
         return [[(self.tokenizer.decode(h.ids, specials=False), h) for h in best] for best in found]
 
     def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
-        assert isinstance(model, EncoderDecoder)
+        assert isinstance(model, EncoderDecoderModel)
         sources, references = zip(*self.source.require(split), strict=True)
         found = [best[0][0] for best in self.translate(model, config, list(sources), **options)]
         return translation_mistakes(sources, references, found, sentence_scores(found, references))
 
     def sample(self, model: nn.Module, config: Config) -> str | None:
-        assert isinstance(model, EncoderDecoder)
+        assert isinstance(model, EncoderDecoderModel)
         sources = [source for source, _ in self.source.require("valid")[:3]]
         found = self.translate(model, config, sources, beams=1)
         return "\n".join(f"{s} → {best[0][0]}" for s, best in zip(sources, found, strict=True))

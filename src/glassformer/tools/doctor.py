@@ -22,7 +22,7 @@ from glassformer.config.schema import ModelConfig
 from glassformer.core.errors import GlassformerError
 from glassformer.core.files import cache_dir
 from glassformer.generation.engine import generate
-from glassformer.models.transformer import Decoder
+from glassformer.models.build import Decoder
 from glassformer.training.device import Precision, choose_device
 
 LIMITS = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}  # of the largest value

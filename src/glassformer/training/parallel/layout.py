@@ -20,7 +20,7 @@ from torch.nn.utils import get_total_norm
 from glassformer.core.errors import UsageError
 from glassformer.models.block import Block
 from glassformer.models.layers import BatchNorm
-from glassformer.models.model import EncoderDecoder
+from glassformer.models.model import EncoderDecoderModel
 from glassformer.models.recurrent import Recurrence
 from glassformer.training.checkpoint.weights import unique_state_dict
 from glassformer.training.device import maybe_compile
@@ -94,7 +94,7 @@ class Sharded(Layout):
         self.blocks = [m for m in model.modules() if isinstance(m, Block)]
         for module in (*self.blocks, model):
             fully_shard(module, mesh=mesh)
-        if isinstance(model, EncoderDecoder):
+        if isinstance(model, EncoderDecoderModel):
             for method in ("encode", "decode"):
                 register_fsdp_forward_method(model, method)
         assert isinstance(model, FSDPModule)
