@@ -1,5 +1,6 @@
 """Byte-pair encoding at its limits: worst texts, little memory, errors on the way, very much text."""
 
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +17,10 @@ from glassformer.core.errors import TokenizerError
 from glassformer.tokenizers import fast
 from glassformer.tokenizers.bpe import BYTES, merges_of
 from glassformer.tokenizers.bpe_tokenizer import BPE
+from glassformer.tokenizers.counting import count_pieces
 from glassformer.tokenizers.fast import feed, learner
+from glassformer.tokenizers.fast.kernels import merge
+from glassformer.tokenizers.patterns import PATTERNS, Splitter
 from glassformer.tokenizers.tokenizer import Tokenizer
 from tests.tokenizers.bpe_made import (
     BASE,
@@ -43,21 +47,100 @@ def test_a_pattern_that_reads_on_in_vain_is_stopped() -> None:
     assert COMPILED.decode(COMPILED.encode(f"\n{blanks}x{blanks}")) == f"\n{blanks}x{blanks}"
 
 
-@given(st.text("ab", max_size=300), st.sampled_from([4, 8, 16, 64]), st.randoms(use_true_random=False))
+def in_tiles(made: BPE, data: bytes, tile: int, most: int = 1) -> list[int]:
+    """The ids of one piece, with a pause after every tile. Too much work fails here, so endless work does."""
+    ranks = len(made.merges)
+    queue = merge.Queue(np.full(ranks, -1, np.int32), np.zeros(ranks // 64 + 1, np.uint8))
+    text, out, long = np.frombuffer(data, np.uint8), np.empty(len(data), np.int32), merge.new_long()
+    merge.begin_long(long, 0, len(data), 0, tile)
+    work = passes = 0
+    while (end := merge.merge_long(text, made._fast._merges, queue, out, long, most)) < 0:
+        work += int(long[0]["tile"])
+        passes += 1
+        assert most > 1 or work <= 20 * (len(data) + tile), f"{passes} tiles for {len(data)} bytes"
+    assert (queue.first == -1).all()
+    return out[:end].tolist()
+
+
+@given(
+    st.text("ab", min_size=1, max_size=300),
+    st.sampled_from([4, 8, 16, 64]),
+    st.randoms(use_true_random=False),
+)
 @many
 def test_a_long_piece_is_the_same_in_tiles_of_any_size(text: str, tile: int, random: Random) -> None:
     """Two letters and random merges: ids depend on what is far away, and tiny tiles on their neighbours."""
-    from glassformer.tokenizers.fast.kernels import merge
-
     made = BPE.train(["".join(random.choices("ab", k=400)) for _ in range(3)], 300, pattern="none")
-    fast = engine(made, "compiled")._fast
-    assert fast is not None
-    ranks = len(made.merges)
-    queue = merge.Queue(np.full(ranks, -1, np.int32), np.zeros(ranks // 64 + 1, np.uint8))
-    data, out = np.frombuffer(text.encode(), np.uint8), np.empty(len(text) + 1, np.int32)
-    end = merge.merge_long(data, 0, len(data), fast._merges, queue, out, 0, tile) if text else 0
-    assert out[:end].tolist() == engine(made, "plain").encode(text)
-    assert (queue.first == -1).all()
+    assert in_tiles(made, text.encode(), tile) == engine(made, "plain").encode(text)
+
+
+@given(
+    st.text("abc \né", min_size=1, max_size=20),
+    st.integers(1, 1000),
+    st.integers(0, 1000),
+    st.sampled_from(list(PATTERNS)),
+    st.sampled_from([1, 2, 4, 5, 8, 16, 64]),
+)
+@many
+def test_repetition_that_was_learned_is_the_same_in_tiles_of_any_size(
+    period: str, size: int, known: int, pattern: str, tile: int
+) -> None:
+    """Merges of a repetition make ids as long as itself, so longer than tiles."""
+    text = (period * size)[:size]
+    made = BPE.train([(period * known)[:known]] * 2, 300, pattern=pattern, engine="plain")
+    pieces = [piece.encode() for piece in made.splitter.pieces(text)]
+    ids = [i for piece in pieces for i in in_tiles(made, piece, tile)]
+    assert ids == engine(made, "plain").encode(text)
+
+
+@pytest.mark.parametrize("period", [1, 2, 7, 8, 14, 15, 21, 25, 28, 29, 30, 31, 50, 61, 100, 200])
+def test_repetition_of_any_period_comes_to_an_end(period: int) -> None:
+    """Most of these once went from tile to tile for ever: an id too many was given up, and made again."""
+    text = (bytes(97 + k % 26 for k in range(period)) * 100_000)[:100_000]
+    made = BPE.train([text, text], 512, pattern="whitespace", engine="compiled")
+    ids = in_tiles(made, text, merge.TILE)
+    assert max(len(made.entries[i]) for i in ids) > merge.TILE
+    assert ids == engine(made, "plain").encode(text)
+    assert ids == engine(made, "compiled").encode(text)
+
+
+def test_pauses_change_nothing() -> None:
+    """Megabytes, in which the loops return to Python many times: within a piece, and between pieces."""
+    random = np.random.default_rng(0)
+    long = random.choice(np.frombuffer(b"lowernst", np.uint8), 2_500_000).tobytes()
+    words = b" " + CODE.encode()[:1_500_000].lstrip() + b"\n"
+    ids = in_tiles(COMPILED, long, merge.TILE, most=10**9)
+    expected = [*ids, *PLAIN.encode(words), *ids]
+    for threads in (1, 2):
+        assert COMPILED.array(long + words + long, threads).tolist() == expected
+    own = Splitter(r"[a-z]+|[^a-z]+")  # without places to cut, so all is one batch
+    plain = count_pieces([words + long + words], own, engine="plain")
+    compiled = count_pieces([words + long + words], own, engine="compiled")
+    assert isinstance(plain, dict) and isinstance(compiled, learner.Counted)
+    counts = zip(np.cumsum(compiled.lengths), compiled.lengths, compiled.counts, strict=True)
+    assert plain == {compiled.pieces[e - n : e].tobytes(): int(c) for e, n, c in counts}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_ctrl_c_is_heard_within_a_long_piece(threads: int) -> None:
+    code = (
+        "import signal, sys; from glassformer import BPE;"
+        "signal.signal(signal.SIGINT, signal.default_int_handler);"  # whatever this process was begun with
+        "made = BPE.train([b'abcdefg' * 15_000] * 2, 300, engine='compiled'); made.engine = 'compiled';"
+        "made.array(b'abcdefg'); print('ready', flush=True);"
+        f"made.array(b'abcdefg' * 12_000_000, threads={threads}); print('done')"  # half a minute
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    began = time.perf_counter()
+    said, errors = process.communicate(timeout=120)
+    assert time.perf_counter() - began < 4  # a fraction of a second, on a machine that does nothing else
+    assert said == "" and errors.rstrip().endswith("KeyboardInterrupt")
+    assert process.returncode in (-signal.SIGINT, 130)
 
 
 def test_a_full_memory_is_forgotten_and_nothing_else() -> None:

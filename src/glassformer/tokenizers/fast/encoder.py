@@ -1,6 +1,7 @@
 """Ids of texts on all cores. Each worker remembers the pieces it has met, from call to call."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -76,9 +77,11 @@ class Encoder:
             yield from map(self._work, batches)
             return
         with workers(threads) as pool:
-            yield from in_order(pool, self._work, batches, waiting=2 * threads)
+            work = partial(self._work, pause=pool.pause)
+            yield from in_order(pool, work, batches, waiting=2 * threads)
 
-    def _work(self, batch: Batch) -> Ids:
+    def _work(self, batch: Batch, pause: Callable[[], None] = lambda: None) -> Ids:
+        """The ids of a batch. Now and then it returns to Python, for Ctrl-C; in a thread, for `pause`."""
         if len(batch.data) > MOST_BYTES:
             raise TokenizerError(f"{len(batch.data):,} bytes of text without a place to cut are too many")
         try:
@@ -88,11 +91,13 @@ class Encoder:
         if len(room) < len(batch.data):
             room = np.empty(len(batch.data), np.int32)
         place, ends = np.zeros(3, np.int64), np.empty(len(batch.bounds) - 1, np.int64)
-        arrays = (self._automaton, self._merges, memory, room, ends)
-        while (end := apply.encode_texts(batch.data, batch.bounds, place, *arrays)) == apply.FULL:
-            apply.forget(memory)
-        if end == apply.STUCK:
-            raise self._splitter.reads_too_far()
+        arrays = (place, merge.new_long(), self._automaton, self._merges, memory, room, ends)
+        while (end := apply.encode_texts(batch.data, batch.bounds, *arrays)) != apply.DONE:
+            if end == apply.STUCK:
+                raise self._splitter.reads_too_far()
+            if end == apply.FULL:
+                apply.forget(memory)
+            pause()
         ids = room[: place[2]].copy()
         self._idle.append((memory, room if len(room) <= 4 * BATCH else room[:BATCH].copy()))
         return ids, ends

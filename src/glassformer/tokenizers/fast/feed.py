@@ -7,7 +7,7 @@ begins a new piece anyway.
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -80,13 +80,26 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class Workers(ThreadPoolExecutor):
+    """Threads, and whether anybody still waits for what they do."""
+
+    ended = False
+
+    def pause(self) -> None:
+        """What long work calls now and then: it ends here if it is not waited for any more."""
+        if self.ended:
+            raise CancelledError
+
+
 @contextmanager
-def workers(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that are gone afterwards, also after Ctrl-C: what still waits is not begun."""
-    pool = ThreadPoolExecutor(threads)
+def workers(threads: int) -> Iterator[Workers]:
+    """Threads that are gone afterwards, also after Ctrl-C, which the main thread alone is told of: what still
+    waits is not begun, what is under way ends at its next pause."""
+    pool = Workers(threads)
     try:
         yield pool
     finally:
+        pool.ended = True
         pool.shutdown(cancel_futures=True)
 
 

@@ -56,11 +56,13 @@ def count_pieces(
         own = found.get(threading.get_ident()) or tables.new_words()
         place = np.array([0, batch.bounds[0]])
         arrays = (batch.data, batch.bounds, place, automaton, batch.weight)
-        while (end := tables.count_texts(*arrays, own)) == tables.FULL:
-            own = tables.grown(own, longest=int(batch.bounds[-1] - place[1]))
+        while (end := tables.count_texts(*arrays, own)) != tables.DONE:
+            if end == tables.STUCK:
+                raise splitter.reads_too_far()
+            if end == tables.FULL:
+                own = tables.grown(own, longest=int(batch.bounds[-1] - place[1]))
+            pool.pause()
         found[threading.get_ident()] = own
-        if end == tables.STUCK:
-            raise splitter.reads_too_far()
         progress(len(batch.data))
 
     with workers(threads) as pool:

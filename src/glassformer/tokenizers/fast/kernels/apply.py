@@ -5,8 +5,15 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from glassformer.tokenizers.fast.kernels.merge import SHORT, TILE, Queue, merge_long, merge_short
-from glassformer.tokenizers.fast.kernels.scan import BLOCK, DONE, FULL, STUCK, next_pieces
+from glassformer.tokenizers.fast.kernels.merge import (
+    SHORT,
+    TILE,
+    Queue,
+    begin_long,
+    merge_long,
+    merge_short,
+)
+from glassformer.tokenizers.fast.kernels.scan import BLOCK, DONE, FULL, PAUSED, STRETCH, STUCK, next_pieces
 from glassformer.tokenizers.fast.kernels.words import VALUE, Words, find, has_room, insert, new_words
 
 
@@ -36,23 +43,27 @@ def forget(memory: Memory) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def encode_texts(data, bounds, place, automaton, merges, memory, out, sizes):
+def encode_texts(data, bounds, place, long, automaton, merges, memory, out, sizes):
     """Ids of the texts data[bounds[k]:bounds[k + 1]] into `out`, which has room for one per byte.
 
-    `place` says which text and byte come next and how many ids there are; `sizes` becomes the number of ids
-    up to and with each text. DONE when all are, FULL when the memory is, STUCK in the pattern.
+    `place` says which text and byte come next and how many ids there are, and `long` how far the piece there
+    is if it was begun; `sizes` becomes the number of ids up to and with each text. DONE when all are, FULL
+    when the memory is, STUCK in the pattern, PAUSED after a stretch.
     """
     words, known, used, queue = memory
     slots, records, byte_ids = words.slots, words.records, merges.bytes
     ids, value = np.empty(SHORT, np.int32), np.empty(SHORT, np.int64)
     ends, keys = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
-    at = place[2]
+    begun, at = place[1], place[2]
     while place[0] < len(bounds) - 1:
         i, stop = place[1], bounds[place[0] + 1]
         while i < stop:
-            pieces = next_pieces(data, i, stop, automaton, ends, keys)
-            if pieces < 0:
-                return STUCK
+            if long[0].stop > i:
+                pieces, ends[0] = 1, long[0].stop
+            else:
+                pieces = next_pieces(data, i, stop, automaton, ends, keys)
+                if pieces < 0:
+                    return STUCK
             for p in range(pieces):
                 end = ends[p]
                 length = end - i
@@ -60,7 +71,13 @@ def encode_texts(data, bounds, place, automaton, merges, memory, out, sizes):
                     out[at] = byte_ids[data[i]]
                     at += 1
                 elif length > SHORT:
-                    at = merge_long(data, i, end, merges, queue, out, at, TILE)
+                    if long[0].stop <= i:
+                        begin_long(long, i, end, at, TILE)
+                    done = merge_long(data, merges, queue, out, long, STRETCH)
+                    if done < 0:
+                        place[1], place[2] = i, at
+                        return PAUSED
+                    at = done
                 else:
                     s = find(words, data, i, length, keys[p])
                     w = slots[s]
@@ -90,6 +107,9 @@ def encode_texts(data, bounds, place, automaton, merges, memory, out, sizes):
                             out[at] = known[k]
                             at += 1
                 i = end
+            if i - begun >= STRETCH:
+                place[1], place[2] = i, at
+                return PAUSED
         sizes[place[0]] = at
         place[0] += 1
         place[1] = stop

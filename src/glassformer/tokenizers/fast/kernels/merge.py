@@ -19,6 +19,8 @@ TILE = 1 << 14  # bytes of a long piece that are merged at once: the notes about
 NEVER = np.int64(1) << np.int64(62)
 TOKEN = np.dtype([("id", "i4"), ("next", "i4"), ("prev", "i4"), ("rank", "i4")])  # of the pair begun here
 PLACE = np.dtype([("token", "i4"), ("next", "i4")])
+# A long piece under way, text[start:stop], whose ids go to out[at:]; the rest is told in `merge_long`.
+LONG = np.dtype([(name, "i8") for name in ("start", "stop", "at", "here", "done", "reach", "tile")])
 
 
 class Merges(NamedTuple):
@@ -97,25 +99,47 @@ def merge_short(text, start, stop, merges, ids, value, out, at):
     return at + count
 
 
+def new_long() -> np.ndarray:
+    """Of no piece yet."""
+    return np.zeros(1, LONG)
+
+
+@nb.njit(inline="always")
+def begin_long(long, start, stop, at, tile):
+    long[0].start, long[0].stop, long[0].at, long[0].tile = start, stop, at, tile
+    long[0].here, long[0].done, long[0].reach = start, at, start
+
+
 @nb.njit(cache=True, nogil=True)
-def merge_long(text, start, stop, merges, queue, out, at, tile):
+def merge_long(text, merges, queue, out, long, most):
     """As `merge_short`, in linear time: a tile of the piece, then the next.
 
     Ids are those of a text exactly if each two neighbours are those of their own bytes. (Follow the merges
     of the text: the first one across a border would happen in the bytes of the two alone as well.) So a tile
     may end at any border of its ids if the two that meet there pass this test. Its last few are given up at
-    once, for they did not know what follows; more where the test fails; and if half a tile does not help,
-    tiles get larger.
+    once, for they did not know what follows; where the test fails, twice as much and one byte more.
+
+    `reach` is the farthest end of a tile that has passed. A tile is at least twice as large as its way back
+    to there. So it goes at least half its size farther if it passes; if it does not, the next begins before
+    it, and at the beginning of the piece every tile passes: this comes to an end, however long single ids
+    are. It is linear, too: the way back doubles with each failure, so about five tiles of one size fail at
+    most, then ever larger ones, and the one that passes makes up for them all.
+
+    After `most` bytes it returns -1, and goes on from there when it is called again.
     """
-    here, done = start, at  # out[at:done] are the ids of text[start:here]
-    tile, grow, back = tile // 2, True, 0
-    while True:
-        if grow:
-            tile, grow = 2 * tile, False
+    start, stop, at, tile = long[0].start, long[0].stop, long[0].at, long[0].tile
+    here, done, reach = long[0].here, long[0].done, long[0].reach  # out[at:done] are ids of text[start:here]
+    room, spent = 0, 0
+    while spent < most:
+        while tile < 2 * (reach - here):
+            tile *= 2
+        if room < min(2 * tile, stop - start):
             room = min(2 * tile, stop - start)  # for a tile, and for two neighbours
             notes = (np.empty(room, TOKEN), np.empty(3 * room, PLACE))
             two = np.empty(room, np.int32)
-        end, border = merge_tile(text, here, min(here + tile, stop), merges, queue, notes, out, done), here
+        upto = min(here + tile, stop)
+        end = merge_tile(text, here, upto, merges, queue, notes, out, done)
+        spent += upto - here
         fits = True
         if done > at:
             left, right = out[done - 1], out[done]
@@ -123,15 +147,17 @@ def merge_long(text, start, stop, merges, queue, out, at, tile):
             count = merge_tile(text, first, last, merges, queue, notes, two, 0)
             fits = count == 2 and two[0] == left
         if fits:
-            if here + tile >= stop:
+            if upto == stop:
                 return end
-            here, done, back = here + tile, end, tile >> 5
-        last = here - back
+            here, done, reach = upto, end, upto
+            last = reach - (tile >> 5)
+        else:
+            last = reach - 2 * (reach - here) - 1
         while done > at and here > last:
             done -= 1
             here -= merges.sizes[out[done]]
-        back = 2 * back + 1
-        grow = here <= border if fits else 4 * back > tile
+    long[0].here, long[0].done, long[0].reach, long[0].tile = here, done, reach, tile
+    return -1
 
 
 @nb.njit(cache=True, nogil=True)

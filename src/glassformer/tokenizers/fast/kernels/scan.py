@@ -6,7 +6,9 @@ import numpy as np
 KEY_BYTES = 8
 BLOCK = 1024
 PATIENCE, SMALL = 16, 1 << 26  # how many times a text may be read, and characters more
-DONE, FULL, STUCK = 1, 0, -1  # how a kernel ended: with all texts, for want of room, in a pattern
+STRETCH = 1 << 20  # bytes that a kernel takes before it returns to Python, where Ctrl-C is heard
+# How a kernel ended: with all texts, for want of room, in a pattern, after a stretch.
+DONE, FULL, STUCK, PAUSED = 1, 0, -1, 2
 STEP = np.uint64(0xD6E8FEB86659FD93)
 
 
@@ -97,7 +99,7 @@ def gap(text, start, stop, automaton):
 
 @nb.njit(cache=True, nogil=True)
 def next_pieces(text, start, stop, automaton, ends, keys):
-    """The next pieces, as many as `ends` and `keys` hold; returns their number.
+    """The next pieces, as many as `ends` and `keys` hold or a stretch of text does; returns their number.
 
     Finding pieces and looking them up in two passes over a block is twice as fast as one after the other: a
     processor that mispredicts the end of a piece would throw the waiting lookups away.
@@ -106,7 +108,7 @@ def next_pieces(text, start, stop, automaton, ends, keys):
     of hand.
     """
     count, i, wasted = 0, start, 0
-    while i < stop and count < len(ends):
+    while i < stop and count < len(ends) and i - start < STRETCH:
         end, key, reached = next_piece(text, i, stop, automaton)
         wasted += reached - end
         if end == i:

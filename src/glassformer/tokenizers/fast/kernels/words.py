@@ -14,7 +14,16 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from glassformer.tokenizers.fast.kernels.scan import BLOCK, DONE, FULL, KEY_BYTES, STUCK, next_pieces
+from glassformer.tokenizers.fast.kernels.scan import (
+    BLOCK,
+    DONE,
+    FULL,
+    KEY_BYTES,
+    PAUSED,
+    STRETCH,
+    STUCK,
+    next_pieces,
+)
 
 KEY, START, LENGTH, VALUE = 0, 1, 2, 3
 
@@ -113,9 +122,10 @@ def has_room(words, length):
 def count_texts(data, bounds, place, automaton, weight, words):
     """Add `weight` to the value of every piece of the texts data[bounds[k]:bounds[k + 1]].
 
-    `place` says which text and byte come next; DONE, FULL (the words), or STUCK in the
-    pattern.
+    `place` says which text and byte come next; DONE, FULL (the words), STUCK in the pattern, or PAUSED after
+    a stretch.
     """
+    begun = place[1]
     ends, keys = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
     while place[0] < len(bounds) - 1:
         i, stop = place[1], bounds[place[0] + 1]
@@ -135,6 +145,9 @@ def count_texts(data, bounds, place, automaton, weight, words):
                     place[1] = i
                     return FULL
                 i = end
+            if i - begun >= STRETCH:
+                place[1] = i
+                return PAUSED
         place[0] += 1
         place[1] = stop
     return DONE
