@@ -35,8 +35,8 @@ def write(path: Path, text: str) -> Path:
     ],
 )
 def test_labelled_texts_are_read_from_tables(tmp_path: Path, name: str, text: str) -> None:
-    found = read_examples(write(tmp_path / name, text), "classify", None)
-    assert found == [('good "film"', "1"), ("bad film", "0")]
+    examples = read_examples(write(tmp_path / name, text), "classify", None)
+    assert examples == [('good "film"', "1"), ("bad film", "0")]
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_labelled_texts_are_read_from_tables(tmp_path: Path, name: str, text: st
     ],
 )
 def test_tagged_words_are_read(tmp_path: Path, name: str, text: str) -> None:
-    found = read_examples(write(tmp_path / name, text), "tag", None)
-    assert found == [(["the", "cat"], ["DET", "NOUN"]), (["runs"], ["VERB"])]
+    examples = read_examples(write(tmp_path / name, text), "tag", None)
+    assert examples == [(["the", "cat"], ["DET", "NOUN"]), (["runs"], ["VERB"])]
 
 
 def test_parallel_texts_are_read_line_by_line(tmp_path: Path) -> None:
@@ -97,8 +97,8 @@ def test_only_new_lines_end_a_line(tmp_path: Path) -> None:
 
 def test_a_document_may_be_a_cell(tmp_path: Path) -> None:
     long = "word " * 60_000
-    found = read_examples(write(tmp_path / "a.tsv", f"{long}\t1\n"), "classify", None)
-    assert found == [(long.strip(), "1")]
+    examples = read_examples(write(tmp_path / "a.tsv", f"{long}\t1\n"), "classify", None)
+    assert examples == [(long.strip(), "1")]
 
 
 def test_parallel_texts_of_unequal_length_are_refused(tmp_path: Path) -> None:
@@ -110,16 +110,16 @@ def test_parallel_texts_of_unequal_length_are_refused(tmp_path: Path) -> None:
 def test_equal_inputs_fall_into_one_split() -> None:
     examples = [(f"text {i % 100}", str(i)) for i in range(1000)]
     splits, _ = divide_examples(examples, 0.2, 0.2)
-    inputs = {split: {given for given, _ in found} for split, found in splits.items()}
-    assert all(len(found) > 50 for found in splits.values())
+    inputs = {split: {text for text, _ in part} for split, part in splits.items()}
+    assert all(len(part) > 50 for part in splits.values())
     assert not inputs["train"] & inputs["valid"] and not inputs["train"] & inputs["test"]
 
 
 def test_a_folder_names_its_splits(tmp_path: Path) -> None:
     for name, text in (("train", "a\t0\nb\t1\n"), ("dev", "c\t1\n"), ("test", "d\t0\n")):
         write(tmp_path / f"{name}.tsv", text)
-    found = own_examples(str(tmp_path), "classify", None, 0.1, 0.1)
-    assert {split: len(e) for split, e in found.splits.items()} == {"train": 2, "valid": 1, "test": 1}
+    examples = own_examples(str(tmp_path), "classify", None, 0.1, 0.1)
+    assert {split: len(e) for split, e in examples.splits.items()} == {"train": 2, "valid": 1, "test": 1}
     (tmp_path / "train.tsv").unlink()
     with pytest.raises(DataError, match="expected a file named train"):
         own_examples(str(tmp_path), "classify", None, 0.1, 0.1)
@@ -132,9 +132,9 @@ def test_labels_are_sorted_numbers_by_value() -> None:
 
 def test_no_spelling_of_a_held_out_date_is_trained_on() -> None:
     splits = dates().splits
-    seen = {split: {iso for _, iso in found} for split, found in splits.items()}
-    assert not seen["train"] & seen["valid"] and not seen["train"] & seen["test"]
-    assert min(len(s) for s in seen.values()) > 400
+    days = {split: {iso for _, iso in examples} for split, examples in splits.items()}
+    assert not days["train"] & days["valid"] and not days["train"] & days["test"]
+    assert min(len(s) for s in days.values()) > 400
     for spelled, iso in splits["test"][:200]:
         day = datetime.date.fromisoformat(iso)
         assert day.strftime("%b") in spelled
@@ -158,8 +158,15 @@ def test_years_are_spelled_as_people_say_them(year: int, words: str) -> None:
 
 
 def test_ordinals_are_spelled_right() -> None:
-    wanted = {1: "first", 3: "third", 12: "twelfth", 20: "twentieth", 21: "twenty-first", 31: "thirty-first"}
-    assert {n: _ordinal(n) for n in wanted} == wanted
+    expected = {
+        1: "first",
+        3: "third",
+        12: "twelfth",
+        20: "twentieth",
+        21: "twenty-first",
+        31: "thirty-first",
+    }
+    assert {n: _ordinal(n) for n in expected} == expected
 
 
 def test_what_the_standard_library_gives() -> None:
@@ -213,10 +220,10 @@ def test_files_of_a_set_are_downloaded_one_by_one(
         for split in ("train", "valid")
         for side, text in sides.items()
     }
-    made = DataSet("a test", "pairs", (), files, task="translate", rule="as published")
-    monkeypatch.setitem(datasets.DATASETS, "pairs", made)
-    found = open_examples("pairs", "translate", None, 0.1, 0.1)
-    assert found.splits["valid"] == [("one", "eins"), ("two", "zwei")] and found.warnings == []
+    dataset = DataSet("a test", "pairs", (), files, task="translate", rule="as published")
+    monkeypatch.setitem(datasets.DATASETS, "pairs", dataset)
+    examples = open_examples("pairs", "translate", None, 0.1, 0.1)
+    assert examples.splits["valid"] == [("one", "eins"), ("two", "zwei")] and examples.warnings == []
     (tmp_path / "cache" / "data" / "pairs" / "train.en").unlink()
     (root / "t.en.gz").write_bytes(gzip.compress(b"tampered"))
     with pytest.raises(DataError, match="not the published file"):
@@ -229,7 +236,7 @@ def test_the_real_sets_are_as_published(shared_data: Path, monkeypatch: pytest.M
         ("sst2", "classify", (6920, 872, 1821)),
         ("multi30k", "translate", (29000, 1014, 1000)),
     ):
-        found = open_examples(name, task, None, 0.1, 0.1)
-        assert tuple(len(e) for e in found.splits.values()) == sizes
-        assert found.warnings == []
-    json.dumps(found.splits["test"][0])
+        examples = open_examples(name, task, None, 0.1, 0.1)
+        assert tuple(len(e) for e in examples.splits.values()) == sizes
+        assert examples.warnings == []
+    json.dumps(examples.splits["test"][0])

@@ -18,7 +18,7 @@ from glassformer.core.errors import DataError, RunError, UsageError
 from glassformer.data.batches import PERIOD, Mixed, Windows, shares_of
 from glassformer.data.order import fold_seed
 from glassformer.data.shards import Blend, Tokens, blend, require
-from tests.data.made_records import made, save
+from tests.data.record_files import make_documents, write_records
 
 SMALL = {
     "model.layers": 1,
@@ -43,9 +43,9 @@ def three(weights: list[float], lengths: tuple[int, ...] = (300, 90, 2000)) -> B
     ]
     joined = blend(splits, weights)
     assert joined["valid"].read(0, 99).tolist() == [i for i in range(len(weights)) for _ in range(9)]
-    found = joined["train"]
-    assert isinstance(found, Blend)
-    return found
+    train = joined["train"]
+    assert isinstance(train, Blend)
+    return train
 
 
 @given(
@@ -103,8 +103,8 @@ def test_the_statistics_of_a_blend_follow_the_weights() -> None:
 
 @pytest.fixture
 def sources(tmp_path: Path) -> dict[str, float]:
-    save(made(400), tmp_path / "a.jsonl.gz")
-    save(made(300, seed=1) + made(50), tmp_path / "b.jsonl")
+    write_records(make_documents(400), tmp_path / "a.jsonl.gz")
+    write_records(make_documents(300, seed=1) + make_documents(50), tmp_path / "b.jsonl")
     (tmp_path / "c.txt").write_text("A text beside the records, line by line.\n" * 200)
     return {str(tmp_path / "a.jsonl.gz"): 5, str(tmp_path / "b.jsonl"): 3, str(tmp_path / "c.txt"): 2}
 
@@ -138,7 +138,7 @@ def test_a_mix_trains_and_resumes_to_the_bit(
 
     with pytest.raises(UsageError, match=r"data\.mix"):
         gf.train(task=task, out=broken, settings={"data.mix": {**relative, "c.txt": 3}}, resume=True)
-    save(made(299, seed=1), tmp_path / "b.jsonl")
+    write_records(make_documents(299, seed=1), tmp_path / "b.jsonl")
     with pytest.raises(RunError, match=r"the text of mix of .* is not the one"):
         gf.train(out=broken, resume=True)
 

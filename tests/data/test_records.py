@@ -9,32 +9,32 @@ from pathlib import Path
 import pytest
 
 from glassformer.core.errors import DataError
-from glassformer.data import collection, examine, shards
+from glassformer.data import collection, shards, text_files
 from glassformer.data.collection import open_collection
 from glassformer.data.datasets import open_corpus
 from glassformer.data.shards import open_shards, tokenize
 from glassformer.data.sources import Corpus, own_corpus
 from glassformer.tokenizers.tokenizer import Byte
-from tests.data.made_records import FORMATS, made, needs, save
+from tests.data.record_files import FORMATS, make_documents, skip_without, write_records
 
-DOCUMENTS = made(300)
+DOCUMENTS = make_documents(300)
 
 
 def read(corpus: Corpus) -> list[tuple[str, str]]:
     """(split, text) of every document, in order."""
-    found = [(split, "".join(p.read())) for u in range(corpus.units) for split, p in corpus.parts(u)]
+    documents = [(split, "".join(p.read())) for u in range(corpus.units) for split, p in corpus.parts(u)]
     sizes = [len(part) for u in range(corpus.units) for _, part in corpus.parts(u)]
-    assert sizes == [len(text.encode(errors="surrogatepass")) for _, text in found]
-    return found
+    assert sizes == [len(text.encode(errors="surrogatepass")) for _, text in documents]
+    return documents
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_gives_the_same_documents_and_shards(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    needs(name)
+    skip_without(name)
     monkeypatch.setattr(shards, "SHARD_TOKENS", 5000)
-    corpus = open_corpus(str(save(DOCUMENTS, tmp_path / name)), 0.1, 0.1)
+    corpus = open_corpus(str(write_records(DOCUMENTS, tmp_path / name)), 0.1, 0.1)
     documents = read(corpus)
     assert [text for _, text in documents] == DOCUMENTS
     assert {split for split, _ in documents} == {"train", "valid", "test"}
@@ -45,7 +45,7 @@ def test_every_format_gives_the_same_documents_and_shards(
     for split, tokens in open_shards(folder).items():
         assert tokens.read(0, len(tokens)).tolist() == expected[split]
         assert tokens.bytes == sum(len(text.encode()) for s, text in documents if s == split)
-    plain = tokenize(open_corpus(str(save(DOCUMENTS, tmp_path / "b.jsonl")), 0.1, 0.1), Byte())
+    plain = tokenize(open_corpus(str(write_records(DOCUMENTS, tmp_path / "b.jsonl")), 0.1, 0.1), Byte())
     files = sorted(path.name for path in folder.glob("*.npy"))
     assert len(files) > 6 and files == sorted(path.name for path in plain.glob("*.npy"))
     assert all((folder / f).read_bytes() == (plain / f).read_bytes() for f in files)
@@ -55,8 +55,8 @@ def test_a_stream_of_hugging_face_gives_them_too(tmp_path: Path, monkeypatch: py
     pytest.importorskip("datasets")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for k in range(3):
-        save(DOCUMENTS[100 * k : 100 * (k + 1)], tmp_path / f"train-{k}.jsonl")
-    save(DOCUMENTS[:40], tmp_path / "test-0.jsonl")
+        write_records(DOCUMENTS[100 * k : 100 * (k + 1)], tmp_path / f"train-{k}.jsonl")
+    write_records(DOCUMENTS[:40], tmp_path / "test-0.jsonl")
     corpus = open_corpus(f"hf:{tmp_path}", 0.1, 0.1)
     assert corpus.units == 3 and corpus.path is None and corpus.warnings == []
     assert read(corpus) == read(open_corpus(f"{tmp_path}/train-*.jsonl", 0.1, 0.1))
@@ -70,13 +70,13 @@ def test_a_stream_of_hugging_face_gives_them_too(tmp_path: Path, monkeypatch: py
         open_corpus(f"hf:{tmp_path}", field="words")
     with pytest.raises(DataError, match="expected hf:ORG/NAME"):
         open_corpus("hf:")
-    monkeypatch.setattr(collection, "LOOK", 100)
+    monkeypatch.setattr(collection, "PROBE_BYTES", 100)
     assert "does not say how much text" in open_corpus(f"hf:{tmp_path}").warnings[0]
 
 
 @pytest.mark.parametrize("ending", [".gz", ".zst"])
 def test_packed_text_is_text(ending: str, tmp_path: Path) -> None:
-    needs(ending)
+    skip_without(ending)
     text = "".join(DOCUMENTS).encode()
     (tmp_path / "a.txt").write_bytes(text)
     path = tmp_path / f"a.txt{ending}"
@@ -93,7 +93,7 @@ def test_packed_text_is_text(ending: str, tmp_path: Path) -> None:
 
 
 def test_a_folder_may_hold_texts_and_records_together(tmp_path: Path) -> None:
-    save(DOCUMENTS[:50], tmp_path / "a.jsonl")
+    write_records(DOCUMENTS[:50], tmp_path / "a.jsonl")
     (tmp_path / "b.txt").write_text(DOCUMENTS[50], encoding="utf-8", newline="")
     (tmp_path / "c.txt.gz").write_bytes(gzip.compress(DOCUMENTS[51].encode()))
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\0\0")
@@ -103,31 +103,31 @@ def test_a_folder_may_hold_texts_and_records_together(tmp_path: Path) -> None:
     assert "test" not in corpus.splits
     assert [s for s, _ in read(corpus.whole())] == ["all"] * 52
     assert corpus.fingerprint != open_corpus(str(tmp_path), 0.1, 0.0).fingerprint
-    save([*DOCUMENTS[:49], "another"], tmp_path / "a.jsonl")
+    write_records([*DOCUMENTS[:49], "another"], tmp_path / "a.jsonl")
     assert corpus.fingerprint != open_corpus(str(tmp_path), 0.2, 0.0).fingerprint
 
 
 def test_the_digest_of_a_large_file_is_kept_until_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examine, "LARGE", 1)
-    path = save(DOCUMENTS, tmp_path / "a.jsonl")
+    monkeypatch.setattr(text_files, "LARGE", 1)
+    path = write_records(DOCUMENTS, tmp_path / "a.jsonl")
     os.utime(path, (10, 10))
-    first = examine.file_digest(path)
+    first = text_files.file_digest(path)
     assert first == hashlib.sha256(path.read_bytes()).hexdigest()
-    monkeypatch.setattr(examine.hashlib, "file_digest", None)
-    assert examine.file_digest(path) == first
+    monkeypatch.setattr(text_files.hashlib, "file_digest", None)
+    assert text_files.file_digest(path) == first
     monkeypatch.undo()
-    save(DOCUMENTS[::-1], path)
-    assert examine.file_digest(path) == hashlib.sha256(path.read_bytes()).hexdigest() != first
+    write_records(DOCUMENTS[::-1], path)
+    assert text_files.file_digest(path) == hashlib.sha256(path.read_bytes()).hexdigest() != first
 
 
 def test_duplicates_never_straddle_splits(tmp_path: Path) -> None:
-    corpus = open_corpus(str(save(DOCUMENTS + DOCUMENTS[::-1], tmp_path / "a.jsonl")), 0.2, 0.2)
+    corpus = open_corpus(str(write_records(DOCUMENTS + DOCUMENTS[::-1], tmp_path / "a.jsonl")), 0.2, 0.2)
     splits: dict[str, set[str]] = {}
     for split, text in read(corpus):
         splits.setdefault(text, set()).add(split)
-    assert all(len(found) == 1 for found in splits.values())
+    assert all(len(names) == 1 for names in splits.values())
 
 
 def test_few_documents_are_cut_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -143,20 +143,20 @@ def test_few_documents_are_cut_and_nothing_is_lost(tmp_path: Path) -> None:
 
 def test_no_more_is_held_out_than_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collection, "HELD_OUT", 4000)
-    corpus = open_corpus(str(save(DOCUMENTS, tmp_path / "a.jsonl.gz")), 0.3, 0.3)
+    corpus = open_corpus(str(write_records(DOCUMENTS, tmp_path / "a.jsonl.gz")), 0.3, 0.3)
     total = sum(len(text.encode()) for text in DOCUMENTS)
     assert sum(corpus.bytes(split) for split in corpus.splits) == pytest.approx(total, abs=3)
     held_out = sum(len(text.encode()) for split, text in read(corpus) if split == "valid")
     assert 0.3 * 4000 < held_out < 2 * 4000 < 0.3 * total
     for k in range(40):  # most files are not looked into: their size tells
-        save(DOCUMENTS, tmp_path / f"{k}.jsonl.gz")
+        write_records(DOCUMENTS, tmp_path / f"{k}.jsonl.gz")
     many = open_collection(str(tmp_path), 0.3, 0.3, "text")
     assert sum(many.sizes) == pytest.approx(41 * total, rel=0.01)
 
 
 def test_a_sample_comes_from_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for k in range(4):
-        save([f"{k} {text}" for text in DOCUMENTS], tmp_path / f"{k}.jsonl")
+        write_records([f"{k} {text}" for text in DOCUMENTS], tmp_path / f"{k}.jsonl")
     corpus = open_corpus(str(tmp_path), 0.1, 0.1)
     train = [text for split, text in read(corpus) if split == "train"]
     assert list(corpus.texts()) == train
@@ -165,5 +165,5 @@ def test_a_sample_comes_from_all_files(tmp_path: Path, monkeypatch: pytest.Monke
         sample = list(corpus.texts(limit=limit))
         assert set(sample) <= set(train) and {text[0] for text in sample} == set("0123")
         assert sum(len(t.encode()) for t in sample) == pytest.approx(limit, rel=0.4)
-    monkeypatch.setattr(collection, "SAMPLED", 2)
+    monkeypatch.setattr(collection, "SAMPLE_FILES", 2)
     assert {text[0] for text in corpus.texts(limit=corpus.bytes("train") // 10)} == set("02")

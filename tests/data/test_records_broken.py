@@ -14,9 +14,9 @@ from glassformer.core.errors import DataError, UsageError
 from glassformer.data import packed, records, shards
 from glassformer.data.datasets import open_corpus
 from glassformer.data.records import Parquet
-from tests.data.made_records import made, needs, save
+from tests.data.record_files import make_documents, skip_without, write_records
 
-DOCUMENTS = made(300)
+DOCUMENTS = make_documents(300)
 
 
 BROKEN = {
@@ -46,8 +46,8 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="line 1 is not JSON: it is not UTF-8"):
         open_corpus(str(tmp_path / "a.jsonl"))
     for name in ("a.jsonl.gz", "a.jsonl.zst"):
-        needs(name)
-        whole = save(DOCUMENTS, tmp_path / name).read_bytes()
+        skip_without(name)
+        whole = write_records(DOCUMENTS, tmp_path / name).read_bytes()
         for kept in (0, 10, len(whole) // 2, len(whole) - 3):
             (tmp_path / name).write_bytes(whole[:kept])
             with pytest.raises(DataError, match=rf"{name} ends in the middle: it was cut off"):
@@ -72,7 +72,7 @@ def test_broken_parquet_is_named(tmp_path: Path) -> None:
     path.write_text("no parquet at all")
     with pytest.raises(DataError, match=r"a\.parquet is no Parquet file, or damaged"):
         open_corpus(str(path))
-    save(DOCUMENTS, path)
+    write_records(DOCUMENTS, path)
     with pytest.raises(DataError, match=r"'words' is not there. Its fields: id \(int64\), text \(string\)"):
         open_corpus(str(path), field="words")
     with pytest.raises(DataError, match=r"row 1: the field 'id' is number, not text"):
@@ -84,15 +84,15 @@ def test_broken_parquet_is_named(tmp_path: Path) -> None:
 
 def test_traps_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(json.dumps({"text": "a" * (1 << 21)}).encode()))
-    monkeypatch.setattr(records, "LARGEST", 1 << 20)
+    monkeypatch.setattr(records, "MAX_RECORD_BYTES", 1 << 20)
     with pytest.raises(DataError, match=r"line 1: one document of more than 1 MiB. Put a text"):
         open_corpus(str(tmp_path / "a.jsonl.gz"))
-    monkeypatch.setattr(packed, "HARMLESS", 1 << 19)
+    monkeypatch.setattr(packed, "RATIO_FLOOR", 1 << 19)
     with pytest.raises(DataError, match="unpacks to more than 500 times its size"):
         open_corpus(str(tmp_path / "a.jsonl.gz"))
-    needs(".parquet")
+    skip_without(".parquet")
     with pytest.raises(DataError, match="row 1: one document of more than 1 MiB"):
-        open_corpus(str(save(["a" * (1 << 21)], tmp_path / "a.parquet")))
+        open_corpus(str(write_records(["a" * (1 << 21)], tmp_path / "a.parquet")))
 
 
 @pytest.mark.parametrize(

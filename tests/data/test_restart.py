@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from glassformer.data import shard_writer as draft_module
 from glassformer.data import shards
 from glassformer.data.datasets import open_corpus
-from glassformer.data.seen import Seen
+from glassformer.data.digests import DigestSet
 from glassformer.data.shards import dropped, open_shards, tokenize
 from glassformer.data.sources import Corpus
 from glassformer.tokenizers.load import train_tokenizer
 from glassformer.tokenizers.tokenizer import Byte, Tokenizer
-from tests.data.made_records import made, save
+from tests.data.record_files import make_documents, write_records
 
-DOCUMENTS = made(120)
+DOCUMENTS = make_documents(120)
 DOUBLED = [DOCUMENTS[k // 2] for k in range(240)]
 
 
@@ -51,20 +51,20 @@ def killed_at(moment: int, corpus: Corpus, tokenizer: Tokenizer, after: list[Pat
     def work() -> None:
         left = moment
 
-        def counted(act: Callable[..., object]) -> Callable[..., object]:
-            def acting(*given: object, **named: object) -> object:
+        def counting(act: Callable[..., object]) -> Callable[..., object]:
+            def wrapper(*arguments: object, **options: object) -> object:
                 nonlocal left
                 left -= 1
                 if left == 0:
                     os.kill(os.getpid(), signal.SIGKILL)
-                return act(*given, **named)
+                return act(*arguments, **options)
 
-            return acting
+            return wrapper
 
-        np.save = counted(np.save)
-        os.fsync = counted(os.fsync)
-        Path.replace = counted(Path.replace)  # type: ignore[method-assign]
-        draft_module.write_atomically = counted(draft_module.write_atomically)
+        np.save = counting(np.save)
+        os.fsync = counting(os.fsync)
+        Path.replace = counting(Path.replace)  # type: ignore[method-assign]
+        draft_module.write_atomically = counting(draft_module.write_atomically)
         tokenize(corpus, tokenizer, after=after)
 
     return fork(work)
@@ -91,7 +91,7 @@ def test_killed_anywhere_the_shards_are_the_same(
         assert len(list(corpus.texts())) > 2
     else:
         for k in range(3):
-            save(DOUBLED[80 * k : 80 * (k + 1)], tmp_path / f"{k}.jsonl.gz")
+            write_records(DOUBLED[80 * k : 80 * (k + 1)], tmp_path / f"{k}.jsonl.gz")
         corpus = open_corpus(f"{tmp_path}/*.jsonl.gz", 0.1, 0.1)
     after = [] if kind == "without duplicates" else None
     whole = content(tokenize(corpus, tokenizer, after=after))
@@ -107,20 +107,20 @@ def test_killed_anywhere_the_shards_are_the_same(
         kills += 1
         if moment % 3 == 0:  # twice, at another place
             killed_at(5, corpus, tokenizer, after)
-        kept = list((tmp_path / f"broken {moment}" / "shards").glob(".draft-*/journal.json"))
-        done: list[int] = []
-        folder = tokenize(corpus, tokenizer, done.append, after)
+        journals = list((tmp_path / f"broken {moment}" / "shards").glob(".draft-*/journal.json"))
+        progress: list[int] = []
+        folder = tokenize(corpus, tokenizer, progress.append, after)
         assert content(folder) == whole, moment
         assert list(folder.parent.iterdir()) == [folder]
-        if kept:
-            assert done[0] > 0  # it went on
+        if journals:
+            assert progress[0] > 0  # it went on
         moment += 1 + moment // 12
     assert kills > 8
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a child of its own")
 def test_a_damaged_draft_is_begun_anew(tmp_path: Path, caches: Callable[[str], None]) -> None:
-    corpus = open_corpus(str(save(DOUBLED, tmp_path / "a.jsonl")), 0.1, 0.1)
+    corpus = open_corpus(str(write_records(DOUBLED, tmp_path / "a.jsonl")), 0.1, 0.1)
     caches("whole")
     whole = content(tokenize(corpus, Byte(), after=[]))
     for k, (name, change) in enumerate(
@@ -140,7 +140,7 @@ def test_a_damaged_draft_is_begun_anew(tmp_path: Path, caches: Callable[[str], N
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a child of its own")
 def test_two_processes_make_one(tmp_path: Path, caches: Callable[[str], None]) -> None:
-    corpus = open_corpus(str(save(DOUBLED, tmp_path / "a.jsonl")), 0.1, 0.1)
+    corpus = open_corpus(str(write_records(DOUBLED, tmp_path / "a.jsonl")), 0.1, 0.1)
     caches("whole")
     whole = content(tokenize(corpus, Byte()))
     caches("shared")
@@ -170,7 +170,7 @@ def test_a_forgotten_draft_is_removed(tmp_path: Path, caches: Callable[[str], No
     for folder in (old, new):
         folder.mkdir(parents=True)
     os.utime(old, (0, 0))
-    tokenize(open_corpus(str(save(DOCUMENTS, tmp_path / "a.jsonl"))), Byte())
+    tokenize(open_corpus(str(write_records(DOCUMENTS, tmp_path / "a.jsonl"))), Byte())
     assert new.exists() and not old.exists()
 
 
@@ -178,20 +178,20 @@ def test_duplicates_are_dropped_across_sources(tmp_path: Path, caches: Callable[
     caches("c")
     draw = random.Random(0)
     folders: list[Path] = []
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for k in range(3):
         texts = draw.choices(DOCUMENTS, k=150)
-        corpus = open_corpus(str(save(texts, tmp_path / f"{k}.jsonl")), 0.1, 0.1)
-        fresh = [t for i, t in enumerate(texts) if t not in seen and t not in texts[:i]]
-        seen |= set(texts)
+        corpus = open_corpus(str(write_records(texts, tmp_path / f"{k}.jsonl")), 0.1, 0.1)
+        fresh = [t for i, t in enumerate(texts) if t not in earlier and t not in texts[:i]]
+        earlier |= set(texts)
         folders.append(tokenize(corpus, Byte(), after=list(folders)))
-        found = [
+        texts_kept = [
             text
             for tokens in open_shards(folders[-1]).values()
             for text in Byte().decode(tokens.read(0, len(tokens))).split("<|endoftext|>")
             if text
         ]
-        assert sorted(found) == sorted(fresh)
+        assert sorted(texts_kept) == sorted(fresh)
         assert dropped(folders[-1]) == len(texts) - len(fresh)
         assert json.loads((folders[-1] / "shards.json").read_text())["dropped"] == len(texts) - len(fresh)
     assert tokenize(corpus, Byte()) != folders[-1] and dropped(tokenize(corpus, Byte())) == 0
@@ -200,7 +200,7 @@ def test_duplicates_are_dropped_across_sources(tmp_path: Path, caches: Callable[
 @settings(deadline=None)  # it is compiled once
 @given(st.lists(st.integers(0, 50) | st.integers(0, 2**128 - 1), max_size=200), st.integers(1, 50))
 def test_the_table_of_digests_is_a_set(numbers: list[int], at_once: int) -> None:
-    table, known = Seen(), {0}
+    table, known = DigestSet(), {0}
     table.add(bytes(16))
     for n in numbers:
         if n:
@@ -212,7 +212,7 @@ def test_the_table_of_digests_is_a_set(numbers: list[int], at_once: int) -> None
 def test_a_document_costs_few_bytes(tmp_path: Path) -> None:
     digests = np.random.default_rng(0).integers(1, 2**63, (400_000, 2), np.uint64)
     (tmp_path / "seen.bin").write_bytes(digests.tobytes())
-    table = Seen()
+    table = DigestSet()
     tracemalloc.start()
     for part in np.split(digests, 400):
         for key in part[:100]:

@@ -26,8 +26,8 @@ def test_shards_hold_the_text_and_are_made_once(
     monkeypatch.setattr(shards_module, "SHARD_TOKENS", 1000)
     corpus = own_corpus(str(text_file), 0.1, 0.1)
     tokenizer = train_tokenizer("bpe", corpus.texts(), 300)
-    seen: list[int] = []
-    folder = tokenize(corpus, tokenizer, seen.append)
+    progress: list[int] = []
+    folder = tokenize(corpus, tokenizer, progress.append)
     splits = open_shards(folder)
     for split, tokens in splits.items():
         ids = tokens.read(0, len(tokens)).tolist()
@@ -36,8 +36,8 @@ def test_shards_hold_the_text_and_are_made_once(
         assert tokens.bytes == corpus.bytes(split)
     index = json.loads((folder / "shards.json").read_text())
     assert index["text_fingerprint"] == corpus.fingerprint
-    calls = len(seen)
-    assert tokenize(corpus, tokenizer, seen.append) == folder and len(seen) == calls  # skipped
+    calls = len(progress)
+    assert tokenize(corpus, tokenizer, progress.append) == folder and len(progress) == calls  # skipped
     assert tokenize(corpus, Byte()) != folder
 
 

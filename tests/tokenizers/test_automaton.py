@@ -27,8 +27,8 @@ def match_end(automaton: Automaton, text: str, start: int) -> int:
     state, end, i = automaton.start, start, start
     while state:
         kind = automaton.end_class if i == len(text) else int(automaton.classes[ord(text[i])])
-        state, matched = divmod(int(automaton.table[state + kind]), 2)
-        end = i if matched else end
+        state, is_match = divmod(int(automaton.table[state + kind]), 2)
+        end = i if is_match else end
         i += 1
     return end
 
@@ -109,8 +109,8 @@ def test_the_table_of_any_pattern_cuts_like_the_pattern(pattern: str, text: str)
         automaton = compile_pattern(pattern)
     except Unsupported:
         return
-    found = [m.span() for m in regex.finditer(pattern, text) if m.start() < m.end()]
-    for start, end in found:
+    spans = [m.span() for m in regex.finditer(pattern, text) if m.start() < m.end()]
+    for start, end in spans:
         assert match_end(automaton, text, start) == end, (pattern, text, start)
 
 
@@ -192,8 +192,8 @@ EVERYTHING = "".join(chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000
 
 
 def characters(ends: np.ndarray) -> set[str]:
-    found = np.arange(0x110000)[contains(ends, np.arange(0x110000))]
-    return {chr(c) for c in found if not 0xD800 <= c < 0xE000}
+    points = np.arange(0x110000)[contains(ends, np.arange(0x110000))]
+    return {chr(c) for c in points if not 0xD800 <= c < 0xE000}
 
 
 @pytest.mark.parametrize("name", [name for name in table() if name != "unicode"])

@@ -92,13 +92,13 @@ def test_compiled_counts_are_the_plain_ones(texts: list) -> None:
     splitter = Splitter(PATTERNS["gpt4"])
     plain = count_pieces(texts, splitter, engine="plain")
     compiled = count_pieces(texts, splitter, engine="compiled", threads=2)
-    assert isinstance(plain, dict) and isinstance(compiled, learner.Counted)
+    assert isinstance(plain, dict) and isinstance(compiled, learner.PieceCounts)
     ends = np.cumsum(compiled.lengths)
-    found = {
+    counts = {
         bytes(compiled.pieces[e - n : e]): int(c)
         for e, n, c in zip(ends, compiled.lengths, compiled.counts, strict=True)
     }
-    assert found == plain
+    assert counts == plain
 
 
 @many
@@ -127,27 +127,31 @@ def test_weights_count_like_repetition() -> None:
 
 def test_an_alphabet_comes_first() -> None:
     for name in ENGINES:
-        made = BPE.train(["日本 abc"], 300, alphabet="日é", min_frequency=1, engine=name)
-        assert made.show("日é") == ["日", "é"]
-        assert [made.entries[256 + k] for k in range(3)] == ["日".encode()[:2], "日".encode(), "é".encode()]
+        tokenizer = BPE.train(["日本 abc"], 300, alphabet="日é", min_frequency=1, engine=name)
+        assert tokenizer.show("日é") == ["日", "é"]
+        assert [tokenizer.entries[256 + k] for k in range(3)] == [
+            "日".encode()[:2],
+            "日".encode(),
+            "é".encode(),
+        ]
 
 
 def test_normal_forms(tmp_path: Path) -> None:
-    made = BPE.train(["e\u0301 ﬁ"], 270, normalization="nfkc", min_frequency=1)
-    assert made.decode(made.encode("e\u0301ﬁ")) == "éfi"
-    assert made.decode_bytes(made.encode("e\u0301".encode())) == "é".encode()
-    made.save(tmp_path / "t.json")
+    tokenizer = BPE.train(["e\u0301 ﬁ"], 270, normalization="nfkc", min_frequency=1)
+    assert tokenizer.decode(tokenizer.encode("e\u0301ﬁ")) == "éfi"
+    assert tokenizer.decode_bytes(tokenizer.encode("e\u0301".encode())) == "é".encode()
+    tokenizer.save(tmp_path / "t.json")
     again = load_tokenizer(tmp_path / "t.json")
     assert isinstance(again, BPE) and again.normalization == "nfkc"
     peer = HFTokenizer.from_file(str(tmp_path / "t.json"))
-    assert peer.encode("e\u0301ﬁ x").ids == made.encode("e\u0301ﬁ x")
+    assert peer.encode("e\u0301ﬁ x").ids == tokenizer.encode("e\u0301ﬁ x")
 
 
 def test_history_tells_how_a_word_is_put_together() -> None:
-    made = BPE.train(["low low low lower"], 260, specials=())
-    steps = [[made.token_bytes(i) for i in ids] for ids in made.history("lower")]
+    tokenizer = BPE.train(["low low low lower"], 260, specials=())
+    steps = [[tokenizer.token_bytes(i) for i in ids] for ids in tokenizer.history("lower")]
     assert steps == [[b"l", b"o", b"w", b"e", b"r"], [b"lo", b"w", b"e", b"r"], [b"low", b"e", b"r"]]
-    assert made.history("")[-1] == []
+    assert tokenizer.history("")[-1] == []
 
 
 @many

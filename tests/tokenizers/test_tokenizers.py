@@ -115,11 +115,11 @@ def test_tiktoken_gives_the_same_ids_for_the_same_merges(pattern: str) -> None:
         assert ours.encode(text) == peer.encode_ordinary(text)
 
 
-def slow_merges(counts: Counter[str], wanted: int, min_frequency: int) -> list[tuple[int, int]]:
+def slow_merges(counts: Counter[str], max_merges: int, min_frequency: int) -> list[tuple[int, int]]:
     """BPE as the paper tells it: count everything anew for every merge."""
     words = [(list(piece.encode()), n) for piece, n in counts.items()]
     merges: list[tuple[int, int]] = []
-    while len(merges) < wanted:
+    while len(merges) < max_merges:
         pairs: Counter[tuple[int, int]] = Counter()
         for ids, n in words:
             for pair in pairwise(ids):

@@ -62,7 +62,7 @@ class Mixed:
 
     def places(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The source of samples number first … first+count−1, and which of that source's samples each is."""
-        chosen, index = np.empty(count, np.int64), np.empty(count, np.int64)
+        source_ids, index = np.empty(count, np.int64), np.empty(count, np.int64)
         ends = np.cumsum(self.counts)
         for period in range(first // PERIOD, (first + count - 1) // PERIOD + 1):
             order = shuffled(np.arange(PERIOD), PERIOD, fold_seed(self.seed, 0, period))
@@ -70,19 +70,19 @@ class Mixed:
             before = np.empty(PERIOD, np.int64)
             for i, n in enumerate(self.counts):
                 before[sources == i] = period * n + np.arange(n)
-            here = slice(max(first - period * PERIOD, 0), min(first + count - period * PERIOD, PERIOD))
-            there = slice(here.start + period * PERIOD - first, here.stop + period * PERIOD - first)
-            chosen[there], index[there] = sources[here], before[here]
-        return chosen, index
+            own = slice(max(first - period * PERIOD, 0), min(first + count - period * PERIOD, PERIOD))
+            target = slice(own.start + period * PERIOD - first, own.stop + period * PERIOD - first)
+            source_ids[target], index[target] = sources[own], before[own]
+        return source_ids, index
 
     def read(self, first: int, count: int) -> np.ndarray:
         """Samples number first … first+count−1 as an array of ids, (count, T + 1)."""
         ids = np.empty((count, self.context + 1), np.int64)
-        chosen, index = self.places(first, count)
+        source_ids, index = self.places(first, count)
         for i, windows in enumerate(self.sources):
-            own = chosen == i
-            if own.any():  # samples of one source that follow each other have numbers that do
-                ids[own] = windows.read(int(index[own][0]), int(own.sum()))
+            rows = source_ids == i
+            if rows.any():  # samples of one source that follow each other have numbers that do
+                ids[rows] = windows.read(int(index[rows][0]), int(rows.sum()))
         return ids
 
 
@@ -90,8 +90,8 @@ def shares_of(weights: Sequence[float]) -> list[int]:
     """How many of PERIOD samples each weight stands for: rounded so that they add up."""
     exact = np.array(weights) / sum(weights) * PERIOD
     counts = np.floor(exact).astype(int)
-    most_lost = np.argsort(counts - exact, kind="stable")
-    counts[most_lost[: PERIOD - counts.sum()]] += 1
+    by_remainder = np.argsort(counts - exact, kind="stable")
+    counts[by_remainder[: PERIOD - counts.sum()]] += 1
     if counts.min() < 1:
         raise UsageError(
             f"data.mix: the weight {weights[int(counts.argmin())]:g} is less than one sample in {PERIOD:,}, "
@@ -160,26 +160,31 @@ class Buckets:
             for i in range(0, len(order), pool):
                 part = order[i : i + pool]
                 order[i : i + pool] = part[np.argsort(self.lengths[part], kind="stable")]
-            whole = len(order) // self.batch
-            batches = order[: whole * self.batch].reshape(whole, self.batch)
-            mixed = batches[shuffled(np.arange(whole), whole, fold_seed(key, 1))] if whole else batches
-            self._epoch, self._order = epoch, np.concatenate([mixed.ravel(), order[whole * self.batch :]])
+            full = len(order) // self.batch
+            batches = order[: full * self.batch].reshape(full, self.batch)
+            shuffled_batches = (
+                batches[shuffled(np.arange(full), full, fold_seed(key, 1))] if full else batches
+            )
+            self._epoch, self._order = (
+                epoch,
+                np.concatenate([shuffled_batches.ravel(), order[full * self.batch :]]),
+            )
         return self._order
 
 
-def hide_some(inputs: np.ndarray, real: np.ndarray, share: float, by: int, seed: int) -> np.ndarray:
+def hide_some(inputs: np.ndarray, mask: np.ndarray, share: float, mask_id: int, seed: int) -> np.ndarray:
     """Ids with a share of the real ones replaced by the id `by`, at random; the first stays."""
-    chosen = np.random.default_rng(seed).random(real.shape) < share
-    chosen[:, 0] = False
-    return np.where(chosen & real, by, inputs)
+    hidden = np.random.default_rng(seed).random(mask.shape) < share
+    hidden[:, 0] = False
+    return np.where(hidden & mask, mask_id, inputs)
 
 
 def pad(arrays: Sequence[np.ndarray], fill: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Sequences of unequal length as one array, (B, T, …), and which of its places are real, (B, T)."""
     longest = max(len(a) for a in arrays)
     padded = np.full((len(arrays), longest, *arrays[0].shape[1:]), fill, arrays[0].dtype)
-    real = np.zeros((len(arrays), longest), bool)
+    mask = np.zeros((len(arrays), longest), bool)
     for i, a in enumerate(arrays):
         padded[i, : len(a)] = a
-        real[i, : len(a)] = True
-    return padded, real
+        mask[i, : len(a)] = True
+    return padded, mask

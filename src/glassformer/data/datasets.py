@@ -11,12 +11,12 @@ from glassformer.core.errors import DataError, UsageError, closest
 from glassformer.data import pydocs, repeats
 from glassformer.data.collection import is_collection, open_collection
 from glassformer.data.download import DataSet, File, local_file
-from glassformer.data.examine import examine
 from glassformer.data.examples import Examples
 from glassformer.data.generated import GENERATED
 from glassformer.data.hub import PREFIX
 from glassformer.data.sources import Corpus, Span, character_start, divide, make_corpus, own_corpus
 from glassformer.data.tables import own_examples, read_examples
+from glassformer.data.text_files import text_digest
 
 SST2 = "https://raw.githubusercontent.com/clairett/pytorch-sentiment-classification/master/data/SST2/"
 MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
@@ -156,7 +156,7 @@ def _named_examples(name: str, task: str) -> Examples:
     warnings = [
         f"{path}: its checksum differs from the published one; used as it is"
         for key, path in paths.items()
-        if examine(path, str(path)) != dataset.files[key].sha256
+        if text_digest(path, str(path)) != dataset.files[key].sha256
     ]
     splits = {}
     for key, path in paths.items():
@@ -203,7 +203,7 @@ def _named_corpus(name: str, dataset: DataSet) -> Corpus:
     digests: list[str] = []
     for split, file in dataset.files.items():
         path = local_file(name, dataset, file)
-        digest = examine(path, str(path))
+        digest = text_digest(path, str(path))
         digests.append(digest)
         if digest != file.sha256:
             known = "differs from the published one" if file.sha256 else "is not published"

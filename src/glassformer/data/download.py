@@ -44,9 +44,9 @@ class DataSet:
 
 def local_file(name: str, dataset: DataSet, file: File) -> Path:
     """The file on this machine, downloaded if need be."""
-    given = os.environ.get("GLASSFORMER_DATA")
+    root = os.environ.get("GLASSFORMER_DATA")
     names = [file.name, *([Path(file.member).name] if file.member else [])]
-    for folder in [Path(given, dataset.folder)] if given else []:
+    for folder in [Path(root, dataset.folder)] if root else []:
         for candidate in (folder / n for n in names):
             if candidate.is_file():
                 return candidate
@@ -96,10 +96,10 @@ def _fetch(name: str, dataset: DataSet, urls: tuple[str, ...]) -> bytes:
 
 def _check(name: str, dataset: DataSet, data: bytes, checksum: str) -> None:
     algorithm, _, expected = checksum.partition(":")
-    found = hashlib.new(algorithm, data).hexdigest()
-    if found != expected:
+    digest = hashlib.new(algorithm, data).hexdigest()
+    if digest != expected:
         raise DataError(
-            f"the download of '{name}' is not the published file: {algorithm} {found}, expected {expected}. "
+            f"the download of '{name}' is not the published file: {algorithm} {digest}, expected {expected}. "
             f"Nothing was kept. {_by_hand(dataset)}"
         )
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import DataError
-from glassformer.data.sources import SPLITS, lot
+from glassformer.data.sources import SPLITS, split_of
 
 Example = tuple[Any, Any]  # input, output
 
@@ -34,12 +34,14 @@ class Examples:
 
     @property
     def fingerprint(self) -> str:
-        seal = hashlib.sha256()
+        hasher = hashlib.sha256()
         for split, examples in self.splits.items():
-            for given, answer in examples:
-                shown = given.tobytes() if hasattr(given, "tobytes") else repr(given).encode(errors="replace")
-                seal.update(split.encode() + shown + repr(answer).encode(errors="replace"))
-        return seal.hexdigest()
+            for inputs, answer in examples:
+                encoded = (
+                    inputs.tobytes() if hasattr(inputs, "tobytes") else repr(inputs).encode(errors="replace")
+                )
+                hasher.update(split.encode() + encoded + repr(answer).encode(errors="replace"))
+        return hasher.hexdigest()
 
     def whole(self) -> "Examples":
         """The same examples undivided, as one split named `all`."""
@@ -48,15 +50,15 @@ class Examples:
 
     def require(self, split: str, least: int = 1) -> list[Example]:
         """A split that is there and large enough, or a message that says what is."""
-        found = self.splits.get(split)
-        if not found:
-            there = ", ".join(s for s, e in self.splits.items() if e)
-            raise DataError(f"{self.name} has no {split} split; it has {there}.")
-        if len(found) < least:
+        examples = self.splits.get(split)
+        if not examples:
+            present = ", ".join(s for s, e in self.splits.items() if e)
+            raise DataError(f"{self.name} has no {split} split; it has {present}.")
+        if len(examples) < least:
             raise DataError(
-                f"{self.name}: its {split} split holds {len(found)} examples, at least {least} are needed."
+                f"{self.name}: its {split} split holds {len(examples)} examples, at least {least} are needed."
             )
-        return found
+        return examples
 
 
 def divide_examples(
@@ -65,13 +67,13 @@ def divide_examples(
     """Splits for examples that come without, by a hash of the input (or of what `key` says)."""
     splits: dict[str, list[Example]] = {s: [] for s in SPLITS}
     for example in examples:
-        splits[lot(key(example) if key else repr(example[0]), valid, test)].append(example)
+        splits[split_of(key(example) if key else repr(example[0]), valid, test)].append(example)
     return splits, f"by a hash of the input, {100 * valid:.3g} % valid, {100 * test:.3g} % test"
 
 
 def label_names(examples: Iterable[Example]) -> list[str]:
     """All labels or tags that occur, sorted; numbers by their value."""
-    found: set[str] = set()
+    names: set[str] = set()
     for _, answer in examples:
-        found |= {answer} if isinstance(answer, str) else set(answer)
-    return sorted(found, key=lambda s: (0, int(s), s) if s.isdecimal() else (1, 0, s))
+        names |= {answer} if isinstance(answer, str) else set(answer)
+    return sorted(names, key=lambda s: (0, int(s), s) if s.isdecimal() else (1, 0, s))

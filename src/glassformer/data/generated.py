@@ -89,8 +89,8 @@ def dates() -> Examples:
     for i in range(DATES):
         day = FIRST_DAY + datetime.timedelta(days=fold_seed(1, i) % span)
         spellings = _spellings(day)
-        chosen = {fold_seed(2, i, j) % len(spellings) for j in range(SPELLINGS)}
-        examples += [(spellings[k], day.isoformat()) for k in sorted(chosen)]
+        choices = {fold_seed(2, i, j) % len(spellings) for j in range(SPELLINGS)}
+        examples += [(spellings[k], day.isoformat()) for k in sorted(choices)]
     splits, _ = divide_examples(examples, HELD_OUT / 2, HELD_OUT / 2, key=lambda e: e[1])
     return Examples("dates", splits, "whole dates by a hash: no spelling of a held-out date is trained on")
 
@@ -214,16 +214,16 @@ def digits(patch: int = 2) -> Examples:
         raise UsageError(
             "the data set 'digits' comes with scikit-learn: pip install 'glassformer[digits]'"
         ) from None
-    found: Any = load_digits()
-    images = found.images.astype(np.float32) / 16.0  # (n, 8, 8)
+    dataset: Any = load_digits()
+    images = dataset.images.astype(np.float32) / 16.0  # (n, 8, 8)
     n, side, _ = images.shape
-    cut = images.reshape(n, side // patch, patch, side // patch, patch).swapaxes(2, 3)
-    patches = cut.reshape(n, -1, patch * patch)
-    examples = [(patches[i], str(label)) for i, label in enumerate(found.target)]
+    squares = images.reshape(n, side // patch, patch, side // patch, patch).swapaxes(2, 3)
+    patches = squares.reshape(n, -1, patch * patch)
+    examples = [(patches[i], str(label)) for i, label in enumerate(dataset.target)]
     splits, _ = divide_examples(enumerate(examples), HELD_OUT, HELD_OUT, key=lambda e: f"digit {e[0]}")
-    plain = {split: [e for _, e in rows] for split, rows in splits.items()}
+    unnumbered = {split: [e for _, e in rows] for split, rows in splits.items()}
     rule = f"by a hash of the number, {HELD_OUT:.0%} valid, {HELD_OUT:.0%} test"
-    return Examples("digits", plain, rule)
+    return Examples("digits", unnumbered, rule)
 
 
 GENERATED = {

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import DataError
-from glassformer.data.packed import needed
-from glassformer.data.records import LARGEST, Held, missing, text_of, too_large
+from glassformer.data.packed import require_package
+from glassformer.data.records import MAX_RECORD_BYTES, Document, missing_field, record_too_large, text_of
 from glassformer.data.sources import Part
 
 PREFIX = "hf:"
@@ -32,12 +32,12 @@ def parse(source: str) -> tuple[str, str | None, str]:
 class HubShard:
     """One of the files that a stream is made of."""
 
-    def __init__(self, stream: Any, source: str, index: int, of: int, field: str, size: float):
-        self.stream, self.index, self.of, self.field, self.size = stream, index, of, field, size
+    def __init__(self, stream: Any, source: str, index: int, count: int, field: str, size: float):
+        self.stream, self.index, self.count, self.field, self.size = stream, index, count, field, size
         self.name = f"{source}, shard {index}"
 
     def documents(self) -> Iterator[Part]:
-        rows = iter(self.stream.shard(num_shards=self.of, index=self.index))
+        rows = iter(self.stream.shard(num_shards=self.count, index=self.index))
         number = 0
         while True:
             try:
@@ -48,10 +48,10 @@ class HubShard:
                 return
             number += 1
             text = text_of(row, self.field, f"{self.name}, row {number}")
-            if len(text) > LARGEST:
-                raise too_large(f"{self.name}, row {number}")
+            if len(text) > MAX_RECORD_BYTES:
+                raise record_too_large(f"{self.name}, row {number}")
             if text:
-                yield Held(text)
+                yield Document(text)
 
     def total(self, read: int, count: int) -> float:
         return self.size
@@ -59,7 +59,7 @@ class HubShard:
 
 def open_hub(source: str, field: str) -> tuple[list[HubShard], str, bool]:
     """The shards of a stream, what it is known by, and whether it says how much it holds."""
-    datasets = needed("datasets", source)
+    datasets = require_package("datasets", source)
     name, config, split = parse(source)
     try:
         builder = datasets.load_dataset_builder(name, config)
@@ -67,21 +67,21 @@ def open_hub(source: str, field: str) -> tuple[list[HubShard], str, bool]:
     except Exception as error:  # whatever `datasets` or the network raises
         raise DataError(f"{source} could not be opened: {_short(error)}") from error
     if stream.features and field not in stream.features:
-        raise missing(
+        raise missing_field(
             source, field, {n: str(getattr(f, "dtype", "list")) for n, f in stream.features.items()}
         )
     if stream.features:
         stream = stream.select_columns([field])  # the others need not even be decoded
-    described = (builder.info.splits or {}).get(split)
-    size = getattr(described, "num_bytes", None)
+    split_info = (builder.info.splits or {}).get(split)
+    size = getattr(split_info, "num_bytes", None)
     files = getattr(builder.config, "data_files", None)
-    known_by = [name, config, split, builder.hash, str(builder.info.version), size]
-    known_by.append(sorted(map(str, getattr((files or {}).get(split), "origin_metadata", []))))
+    identity = [name, config, split, builder.hash, str(builder.info.version), size]
+    identity.append(sorted(map(str, getattr((files or {}).get(split), "origin_metadata", []))))
     shards = [
         HubShard(stream, source, i, stream.num_shards, field, (size or UNKNOWN_SIZE) / stream.num_shards)
         for i in range(stream.num_shards)
     ]
-    return shards, json.dumps(known_by), bool(size)
+    return shards, json.dumps(identity), bool(size)
 
 
 def _short(error: Exception) -> str:

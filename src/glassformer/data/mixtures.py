@@ -38,10 +38,10 @@ def open_mix(mix: dict[str, float], valid: float, test: float, field: str) -> Mi
         raise UsageError("data.mix: standard input cannot be one of several sources; save it to a file first")
     shares_of(list(mix.values()))  # refuses what cannot be mixed before anything is read
     sources = [open_corpus(name, valid, test, field) for name in mix]
-    seal = hashlib.sha256("\n".join(source.fingerprint for source in sources).encode()).hexdigest()
+    fingerprint = hashlib.sha256("\n".join(source.fingerprint for source in sources).encode()).hexdigest()
     total = sum(mix.values())
     name = "mix of " + ", ".join(f"{100 * weight / total:.3g} % {name}" for name, weight in mix.items())
     rules = "; ".join(dict.fromkeys(source.rule for source in sources))
     warnings = [warning for source in sources for warning in source.warnings]
     splits = {split: [] for split in dict.fromkeys(s for source in sources for s in source.splits)}
-    return Mix(name, splits, rules, seal, warnings, None, sources, list(mix.values()))
+    return Mix(name, splits, rules, fingerprint, warnings, None, sources, list(mix.values()))

@@ -14,23 +14,23 @@ from typing import Any, BinaryIO, cast
 from glassformer.core.errors import DataError, UsageError
 
 PIECE = 1 << 20  # bytes read at a time
-PACKED = (".gz", ".zst")
-INSIDE = (".txt", ".json", ".jsonl", ".ndjson")  # what may be packed
-MOST_TIMES = 500  # its own size that a file may unpack to, from HARMLESS bytes on
-HARMLESS = 1 << 26
+PACKED_SUFFIXES = (".gz", ".zst")
+INNER_SUFFIXES = (".txt", ".json", ".jsonl", ".ndjson")  # what may be packed
+MAX_RATIO = 500  # times its own size that a file may unpack to
+RATIO_FLOOR = 1 << 26  # bytes of unpacked text that are harmless whatever the ratio
 BLOCK = 1 << 18  # bytes unpacked ahead
-_AT_ONCE = {".gz": 1 << 16, ".zst": 1 << 12}  # bytes handed over; what .zst makes of them has no bound
+_CHUNK_BYTES = {".gz": 1 << 16, ".zst": 1 << 12}  # bytes handed over; what .zst makes of them has no bound
 
 
 def is_packed(path: Path) -> bool:
-    return path.suffix.lower() in PACKED and Path(path.stem).suffix.lower() in INSIDE
+    return path.suffix.lower() in PACKED_SUFFIXES and Path(path.stem).suffix.lower() in INNER_SUFFIXES
 
 
-def opened(path: Path) -> BinaryIO:
+def open_packed(path: Path) -> BinaryIO:
     """The file's bytes, unpacked, from the beginning."""
     if is_packed(path):
-        zstd = needed("zstandard", str(path)) if path.suffix.lower() == ".zst" else None
-        return cast(BinaryIO, io.BufferedReader(_Unpacked(path, path.open("rb"), zstd), BLOCK))
+        zstd = require_package("zstandard", str(path)) if path.suffix.lower() == ".zst" else None
+        return cast(BinaryIO, io.BufferedReader(_UnpackingStream(path, path.open("rb"), zstd), BLOCK))
     return path.open("rb")
 
 
@@ -42,13 +42,13 @@ def skip(file: BinaryIO, count: int) -> None:
         count -= len(block)
 
 
-def taken(file: BinaryIO) -> int:
+def bytes_read(file: BinaryIO) -> int:
     """How many bytes of the file on disk have been read so far."""
     raw = getattr(file, "raw", None)
-    return raw.taken if isinstance(raw, _Unpacked) else file.tell()
+    return raw.bytes_read if isinstance(raw, _UnpackingStream) else file.tell()
 
 
-def needed(package: str, why: str) -> Any:
+def require_package(package: str, why: str) -> Any:
     """A package that only some data needs, or a message that says how to get it."""
     try:
         return importlib.import_module(package)
@@ -58,7 +58,7 @@ def needed(package: str, why: str) -> Any:
         ) from None
 
 
-class _Unpacked(io.RawIOBase):
+class _UnpackingStream(io.RawIOBase):
     """The unpacked bytes of a .gz or .zst file; members and frames follow one another without a seam.
 
     The next block is unpacked by a thread of its own while the last one is used.
@@ -68,7 +68,7 @@ class _Unpacked(io.RawIOBase):
         self.path, self.file, self.zstd = path, file, zstd
         self.kind = path.suffix.lower()
         self.errors = (zlib.error, zstd.ZstdError) if zstd else zlib.error
-        self.taken = self.given = 0
+        self.bytes_read = self.bytes_unpacked = 0
         self.plain = memoryview(b"")
         self._packed, self._read = b"", 0
         self._member: Any = None  # what unpacks the present one; None between two
@@ -85,15 +85,15 @@ class _Unpacked(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if not self.plain:
-            block, self.taken = self._ahead.result()
+            block, self.bytes_read = self._ahead.result()
             if not block:
                 return 0
             self._ahead = self._pool.submit(self._block)
             self.plain = memoryview(block)
-            self.given += len(block)
-            if self.given > HARMLESS and self.given > MOST_TIMES * self.taken:
+            self.bytes_unpacked += len(block)
+            if self.bytes_unpacked > RATIO_FLOOR and self.bytes_unpacked > MAX_RATIO * self.bytes_read:
                 raise DataError(
-                    f"{self.path} unpacks to more than {MOST_TIMES} times its size, which no text does. "
+                    f"{self.path} unpacks to more than {MAX_RATIO} times its size, which no text does. "
                     "If it is meant so, unpack it first."
                 )
         n = min(len(buffer), len(self.plain))
@@ -106,7 +106,7 @@ class _Unpacked(io.RawIOBase):
         size = 0
         while size < BLOCK:
             if not self._packed:
-                self._packed = self.file.read(_AT_ONCE[self.kind])
+                self._packed = self.file.read(_CHUNK_BYTES[self.kind])
                 self._read += len(self._packed)
             if not self._packed:
                 if self._member is not None or self._read == 0:
@@ -125,12 +125,12 @@ class _Unpacked(io.RawIOBase):
             self._member = new()
         try:
             if self.zstd:
-                made, self._packed = self._member.decompress(self._packed), b""
+                data, self._packed = self._member.decompress(self._packed), b""
             else:
-                made = self._member.decompress(self._packed, HARMLESS)
+                data = self._member.decompress(self._packed, RATIO_FLOOR)
                 self._packed = self._member.unconsumed_tail
         except self.errors as error:
             raise DataError(f"{self.path} is damaged: {self.kind[1:]} cannot unpack it ({error}).") from None
         if self._member.eof:
             self._packed, self._member = self._member.unused_data, None
-        return made
+        return data

@@ -14,8 +14,8 @@ from pathlib import Path
 from glassformer.core.errors import DataError
 from glassformer.core.files import cache_dir, write_atomically
 
-LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idle_test", "idlelib", "lib2to3"}
-LEFT_OUT |= {"turtledemo", "ensurepip", "pydoc_data", "__pycache__"}
+EXCLUDED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "idlelib", "lib2to3"}
+EXCLUDED |= {"turtledemo", "ensurepip", "pydoc_data", "__pycache__"}
 FORMAT = 1  # of the cached text; raise it when the text is made differently
 
 
@@ -26,14 +26,14 @@ def documents() -> list[tuple[str, str]]:
     cached = cache_dir("pydocs") / f"{sys.implementation.name}-{version}-{FORMAT}.json"
     if cached.is_file():
         return [(name, text) for name, text in json.loads(cached.read_text(encoding="utf-8"))]
-    found = [*_topics(library), *_modules(library)]
-    if not found:
+    texts = [*_topics(library), *_modules(library)]
+    if not texts:
         raise DataError(
             f"no sources of the standard library under {library}, so there is no `pydocs` here. "
             "Name a file or folder of your own: glassformer train my.txt"
         )
-    write_atomically(cached, json.dumps(found, ensure_ascii=False))
-    return found
+    write_atomically(cached, json.dumps(texts, ensure_ascii=False))
+    return texts
 
 
 def _topics(library: Path) -> Iterator[tuple[str, str]]:
@@ -50,7 +50,7 @@ def _topics(library: Path) -> Iterator[tuple[str, str]]:
 def _modules(library: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(library.rglob("*.py")):
         relative = path.relative_to(library)
-        if LEFT_OUT & set(relative.parts):
+        if EXCLUDED & set(relative.parts):
             continue
         try:
             tree = ast.parse(path.read_bytes())

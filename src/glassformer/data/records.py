@@ -15,17 +15,25 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from glassformer.core.errors import DataError
-from glassformer.data.packed import HARMLESS, MOST_TIMES, PACKED, PIECE, needed, opened, taken
-from glassformer.data.sources import DIGEST, LONGEST, Part, Span
+from glassformer.data.packed import (
+    MAX_RATIO,
+    PACKED_SUFFIXES,
+    PIECE,
+    RATIO_FLOOR,
+    bytes_read,
+    open_packed,
+    require_package,
+)
+from glassformer.data.sources import DIGEST, MAX_PIECE, Part, Span
 from glassformer.tokenizers.patterns import last_cut
 from glassformer.tokenizers.tokenizer import to_bytes
 
-LARGEST = 1 << 26  # bytes of one record; longer texts go into files of their own, which are read in pieces
-BATCH = 1 << 24  # bytes of Parquet rows that are read at once
-ROWS = 1024  # and how many rows at most
+MAX_RECORD_BYTES = 1 << 26  # longer texts go into files of their own, which are read in pieces
+BATCH_BYTES = 1 << 24  # of Parquet rows that are read at once
+BATCH_ROWS = 1024  # and how many rows at most
 
 
-class Held:
+class Document:
     """A document in memory."""
 
     __slots__ = ("_digest", "data", "text")
@@ -41,7 +49,7 @@ class Held:
         """The text; a long one in pieces, cut where the tokenizers would have cut anyway."""
         at = 0
         while len(self.text) - at > PIECE:
-            cut = last_cut(self.text[at : at + PIECE], PIECE // 4) or LONGEST
+            cut = last_cut(self.text[at : at + PIECE], PIECE // 4) or MAX_PIECE
             yield self.text[at : at + cut]
             at += cut
         if at < len(self.text):
@@ -87,19 +95,19 @@ class JsonLines:
         self.path, self.name, self.field, self.size = path, name, field, path.stat().st_size
 
     def documents(self) -> Iterator[Part]:
-        with opened(self.path) as self.file:
+        with open_packed(self.path) as self.file:
             number = 0
-            while line := self.file.readline(LARGEST + 1):
+            while line := self.file.readline(MAX_RECORD_BYTES + 1):
                 number += 1
-                if len(line) > LARGEST:
-                    raise too_large(f"{self.name}, line {number}")
+                if len(line) > MAX_RECORD_BYTES:
+                    raise record_too_large(f"{self.name}, line {number}")
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 if line.isspace() or not line:
                     continue
                 text = text_of(self._parse(line, number), self.field, f"{self.name}, line {number}")
                 if text:
-                    yield Held(text)
+                    yield Document(text)
 
     def _parse(self, line: bytes, number: int) -> Any:
         try:
@@ -115,7 +123,7 @@ class JsonLines:
         )
 
     def total(self, read: int, count: int) -> float:
-        return read * self.size / max(1, taken(self.file))
+        return read * self.size / max(1, bytes_read(self.file))
 
 
 class Parquet:
@@ -125,29 +133,29 @@ class Parquet:
         self.path, self.name, self.field, self.size = path, name, field, path.stat().st_size
 
     def documents(self) -> Iterator[Part]:
-        arrow, parquet = needed("pyarrow", self.name), needed("pyarrow.parquet", self.name)
+        arrow, parquet = require_package("pyarrow", self.name), require_package("pyarrow.parquet", self.name)
         row = 0
         try:
             schema = parquet.read_schema(self.path)
             if self.field not in schema.names:
-                raise missing(self.name, self.field, {f.name: str(f.type) for f in schema})
+                raise missing_field(self.name, self.field, {f.name: str(f.type) for f in schema})
             # Equal values stay one, so that a small file cannot fill the memory.
-            as_stored = [self.field] if arrow.types.is_string(schema.field(self.field).type) else []
-            with parquet.ParquetFile(self.path, pre_buffer=False, read_dictionary=as_stored) as file:
+            dictionary_columns = [self.field] if arrow.types.is_string(schema.field(self.field).type) else []
+            with parquet.ParquetFile(self.path, pre_buffer=False, read_dictionary=dictionary_columns) as file:
                 self.rows = file.metadata.num_rows
                 groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
                 size = sum(group.total_byte_size for group in groups)
-                at_once = max(1, min(ROWS, BATCH * self.rows // max(1, size)))
-                if size > HARMLESS and size > MOST_TIMES * self.size:
-                    raise DataError(f"{self.name} unpacks to more than {MOST_TIMES} times its size.")
-                for batch in file.iter_batches(at_once, columns=[self.field], use_threads=False):
+                batch_rows = max(1, min(BATCH_ROWS, BATCH_BYTES * self.rows // max(1, size)))
+                if size > RATIO_FLOOR and size > MAX_RATIO * self.size:
+                    raise DataError(f"{self.name} unpacks to more than {MAX_RATIO} times its size.")
+                for batch in file.iter_batches(batch_rows, columns=[self.field], use_threads=False):
                     for value in batch.column(0):
                         row += 1
                         text = text_of({self.field: value.as_py()}, self.field, f"{self.name}, row {row}")
-                        if len(text) > LARGEST:
-                            raise too_large(f"{self.name}, row {row}")
+                        if len(text) > MAX_RECORD_BYTES:
+                            raise record_too_large(f"{self.name}, row {row}")
                         if text:
-                            yield Held(text)
+                            yield Document(text)
         except (arrow.ArrowException, OSError) as error:
             after = f" after row {row}" if row else ""
             raise DataError(f"{self.name} is no Parquet file, or damaged{after}: {error}") from None
@@ -161,38 +169,38 @@ def kind_of(path: Path) -> type[JsonLines] | type[Parquet] | None:
     name = path.name.lower()
     if name.endswith(".parquet"):
         return Parquet
-    endings = [f"{inner}{packed}" for inner in (".jsonl", ".ndjson") for packed in ("", *PACKED)]
-    endings += [f".json{packed}" for packed in PACKED]
+    endings = [f"{inner}{packed}" for inner in (".jsonl", ".ndjson") for packed in ("", *PACKED_SUFFIXES)]
+    endings += [f".json{packed}" for packed in PACKED_SUFFIXES]
     return JsonLines if name.endswith(tuple(endings)) else None
 
 
 def text_of(row: Any, field: str, where: str) -> str:
     """The text of a record, or a message that says what there is instead."""
     if not isinstance(row, dict):
-        raise DataError(f"{where}: expected a JSON object, found {_kind(row)}.")
+        raise DataError(f"{where}: expected a JSON object, found {_type_name(row)}.")
     text = row.get(field)
     if not isinstance(text, str):
-        raise missing(where, field, {str(name): _kind(value) for name, value in row.items()})
+        raise missing_field(where, field, {str(name): _type_name(value) for name, value in row.items()})
     return text
 
 
-def missing(where: str, field: str, there: dict[str, str]) -> DataError:
+def missing_field(where: str, field: str, fields: dict[str, str]) -> DataError:
     """The field of the text is not there, or is no text."""
-    found = f"is {there[field]}, not text" if field in there else "is not there"
-    names = ", ".join(f"{name} ({kind})" for name, kind in list(there.items())[:12]) or "none"
+    problem = f"is {fields[field]}, not text" if field in fields else "is not there"
+    names = ", ".join(f"{name} ({kind})" for name, kind in list(fields.items())[:12]) or "none"
     return DataError(
-        f"{where}: the field '{field}' {found}. Its fields: {names}. "
+        f"{where}: the field '{field}' {problem}. Its fields: {names}. "
         "Say which one holds the text: --set data.field=NAME"
     )
 
 
-def too_large(where: str) -> DataError:
+def record_too_large(where: str) -> DataError:
     return DataError(
-        f"{where}: one document of more than {LARGEST >> 20} MiB. Put a text of that length into a .txt file "
-        "of its own, which is read in pieces."
+        f"{where}: one document of more than {MAX_RECORD_BYTES >> 20} MiB. Put a text of that length into a "
+        ".txt file of its own, which is read in pieces."
     )
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     names = {str: "text", bool: "boolean", int: "number", float: "number", list: "list", dict: "object"}
     return names.get(type(value), "null" if value is None else type(value).__name__)

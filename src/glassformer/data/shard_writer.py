@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.core.files import digest, write_atomically
-from glassformer.data.seen import Seen
+from glassformer.data.digests import DigestSet
 from glassformer.data.sources import DIGEST, Corpus
 from glassformer.tokenizers.tokenizer import Tokenizer
 
-JOURNAL, SEEN = "journal.json", "seen.bin"
+JOURNAL, DIGESTS = "journal.json", "seen.bin"
 Progress = Callable[[int], None]
 
 
@@ -56,14 +56,21 @@ class Step(NamedTuple):
 class ShardWriter:
     """The shards of a corpus, as far as they are written."""
 
-    def __init__(self, folder: Path, corpus: Corpus, dtype: np.dtype, shard_tokens: int, seen: Seen | None):
-        """`seen`: drop documents that it knows, and those that come again."""
+    def __init__(
+        self,
+        folder: Path,
+        corpus: Corpus,
+        dtype: np.dtype,
+        shard_tokens: int,
+        known_digests: DigestSet | None,
+    ):
+        """`known_digests`: drop documents that it knows, and those that come again."""
         self.folder, self.corpus, self.dtype, self.shard_tokens = folder, corpus, dtype, shard_tokens
-        self.seen = seen
-        self.digests: list[bytes] = []  # of new documents, not yet on the disk
-        self.waiting: dict[str, list[np.ndarray]] = {}
-        self.held: dict[str, int] = {}
-        self.journal = self._found()
+        self.known_digests = known_digests
+        self.new_digests: list[bytes] = []  # of new documents, not yet on the disk
+        self.pending: dict[str, list[np.ndarray]] = {}
+        self.pending_tokens: dict[str, int] = {}
+        self.journal = self._recover()
 
     def write(self, tokenizer: Tokenizer, progress: Progress) -> None:
         """Tokenize all that is not there yet."""
@@ -72,33 +79,33 @@ class ShardWriter:
             entry = self.journal.splits.setdefault(step.split, {"tokens": 0, "bytes": 0, "files": []})
             entry["tokens"] += len(ids)
             entry["bytes"] += step.bytes
-            self.waiting.setdefault(step.split, []).append(np.asarray(ids, self.dtype))
-            self.held[step.split] = self.held.get(step.split, 0) + len(ids)
+            self.pending.setdefault(step.split, []).append(np.asarray(ids, self.dtype))
+            self.pending_tokens[step.split] = self.pending_tokens.get(step.split, 0) + len(ids)
             progress(step.characters)
-            if self.held[step.split] >= self.shard_tokens:
+            if self.pending_tokens[step.split] >= self.shard_tokens:
                 self._save(step)
         self._save(None)
 
-    def _found(self) -> Journal:
+    def _recover(self) -> Journal:
         """What another process left here, if it is whole; all else is removed."""
         journal = Journal()
         try:
             journal = Journal(**json.loads((self.folder / JOURNAL).read_text(encoding="utf-8")))
             unit, part, piece = journal.place
             journal.place = (int(unit), int(part), int(piece))
-            whole = all(digest(self.folder / name) == known for name, known in journal.hashes.items())
-            if self.seen is not None and whole:
-                whole = (self.folder / SEEN).stat().st_size >= journal.fresh * DIGEST
+            intact = all(digest(self.folder / name) == expected for name, expected in journal.hashes.items())
+            if self.known_digests is not None and intact:
+                intact = (self.folder / DIGESTS).stat().st_size >= journal.fresh * DIGEST
         except (OSError, ValueError, TypeError):
-            whole = False
-        if not whole:
+            intact = False
+        if not intact:
             journal = Journal()
-        elif self.seen is not None:
-            os.truncate(self.folder / SEEN, journal.fresh * DIGEST)
-            self.seen.load(self.folder / SEEN)
-        kept = {JOURNAL, SEEN, *journal.hashes} if journal.hashes else set()
+        elif self.known_digests is not None:
+            os.truncate(self.folder / DIGESTS, journal.fresh * DIGEST)
+            self.known_digests.load(self.folder / DIGESTS)
+        complete = {JOURNAL, DIGESTS, *journal.hashes} if journal.hashes else set()
         for path in self.folder.iterdir():
-            if path.name not in kept:
+            if path.name not in complete:
                 path.unlink()
         return journal
 
@@ -119,18 +126,18 @@ class ShardWriter:
             parts = enumerate(self.corpus.parts(unit))
             for number, (split, part) in islice(parts, first_part, None):
                 if first_piece == 0:
-                    if self.seen is not None:
+                    if self.known_digests is not None:
                         digest = part.digest()
-                        if not self.seen.add(digest):
+                        if not self.known_digests.add(digest):
                             dropped += 1
                             continue
-                        self.digests.append(digest)
+                        self.new_digests.append(digest)
                         fresh += 1
                     documents += 1
                 size = len(part) if first_piece == 0 else 0
                 texts = enumerate(chain([""], part.read()), start=1)
-                for done, text in islice(texts, first_piece, None):
-                    place = (unit, number, done)
+                for piece, text in islice(texts, first_piece, None):
+                    place = (unit, number, piece)
                     steps.append(Step(split, len(text), size, place, documents, dropped, fresh))
                     size = 0
                     yield text
@@ -140,7 +147,7 @@ class ShardWriter:
 
     def _save(self, step: Step | None) -> None:
         """Have all that is held on the disk, then say so; `step` is the last of it, None the very last."""
-        for split, arrays in self.waiting.items():
+        for split, arrays in self.pending.items():
             files: list[str] = self.journal.splits[split]["files"]
             name = f"{split}-{len(files):05d}.npy"
             np.save(self.folder / name, np.concatenate(arrays), allow_pickle=False)
@@ -148,14 +155,14 @@ class ShardWriter:
                 os.fsync(file.fileno())
             files.append(name)
             self.journal.hashes[name] = digest(self.folder / name) if step else ""
-        self.waiting, self.held = {}, {}
-        new = len(self.digests) if step is None else step.fresh - self.journal.fresh
-        if self.seen is not None:
-            with (self.folder / SEEN).open("ab") as file:
-                file.write(b"".join(self.digests[:new]))
+        self.pending, self.pending_tokens = {}, {}
+        count = len(self.new_digests) if step is None else step.fresh - self.journal.fresh
+        if self.known_digests is not None:
+            with (self.folder / DIGESTS).open("ab") as file:
+                file.write(b"".join(self.new_digests[:count]))
                 file.flush()
                 os.fsync(file.fileno())
-        self.digests = self.digests[new:]
+        self.new_digests = self.new_digests[count:]
         if step is not None:
             journal = self.journal
             journal.place, journal.documents = step.place, step.documents

@@ -25,15 +25,15 @@ import numpy as np
 from glassformer.core.errors import DataError
 from glassformer.core.files import cache_dir, sync_folder, write_atomically, writing
 from glassformer.core.lock import locked
-from glassformer.data.seen import Seen
-from glassformer.data.shard_writer import JOURNAL, SEEN, Progress, ShardWriter
+from glassformer.data.digests import DigestSet
+from glassformer.data.shard_writer import DIGESTS, JOURNAL, Progress, ShardWriter
 from glassformer.data.sources import Corpus
 from glassformer.tokenizers.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
 SHARD_TOKENS = 1 << 26
 INDEX = "shards.json"
-FORGOTTEN = 30 * 24 * 3600  # seconds after which a draft is given up
+DRAFT_LIFETIME = 30 * 24 * 3600  # seconds after which a draft is given up
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,12 @@ def blend(sources: list[dict[str, Tokens]], weights: list[float]) -> dict[str, T
     """The splits of several sources: the training splits by weight, what is held out joined."""
     joined: dict[str, Tokens] = {}
     for split in dict.fromkeys(split for source in sources for split in source):
-        there = [source[split] for source in sources if split in source]
-        arrays, size = [a for tokens in there for a in tokens.arrays], sum(t.bytes for t in there)
+        present = [source[split] for source in sources if split in source]
+        arrays, size = [a for tokens in present for a in tokens.arrays], sum(t.bytes for t in present)
         joined[split] = Tokens(arrays, size)
         if split == "train":
             shares = [weight / sum(weights) for weight in weights]
-            joined[split] = Blend(arrays, size, there, shares)
+            joined[split] = Blend(arrays, size, present, shares)
     return joined
 
 
@@ -109,19 +109,19 @@ def tokenize(
 ) -> Path:
     """Write the shards of a corpus, or find them already there; returns their folder.
 
-    A process that was killed is no loss: the next one goes on after the last complete file (draft.py).
+    A process that was killed is no loss: the next one goes on after the last complete file (shard_writer.py).
     `after`: drop documents that come again, or that were in one of these folders, made in the same way.
     """
     parts = [FORMAT_VERSION, corpus.fingerprint, tokenizer_fingerprint(tokenizer)]
     parts += [] if after is None else ["without duplicates", *(folder.name for folder in after)]
-    seal = hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:32]
-    folder = cache_dir("shards") / seal
+    key = hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:32]
+    folder = cache_dir("shards") / key
     if (folder / INDEX).is_file():
         return folder
-    draft = folder.with_name(f".draft-{seal}")
-    with writing(folder), locked(cache_dir("locks", seal), wait=True):
+    draft = folder.with_name(f".draft-{key}")
+    with writing(folder), locked(cache_dir("locks", key), wait=True):
         if not (folder / INDEX).is_file():  # else the process that was waited for has made it
-            _remove_forgotten(folder.parent)
+            _remove_stale_drafts(folder.parent)
             draft.mkdir(exist_ok=True)
             try:
                 _write(draft, corpus, tokenizer, progress, after)
@@ -139,13 +139,13 @@ def _write(
     folder: Path, corpus: Corpus, tokenizer: Tokenizer, progress: Progress, after: Sequence[Path] | None
 ) -> None:
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
-    seen = None if after is None else Seen()
+    known_digests = None if after is None else DigestSet()
     for other in after or ():
-        assert seen is not None
-        seen.load(other / SEEN)
-    draft = ShardWriter(folder, corpus, dtype, SHARD_TOKENS, seen)
+        assert known_digests is not None
+        known_digests.load(other / DIGESTS)
+    draft = ShardWriter(folder, corpus, dtype, SHARD_TOKENS, known_digests)
     draft.write(tokenizer, progress)
-    written = draft.journal
+    journal = draft.journal
     index = {
         "format_version": FORMAT_VERSION,
         "source": corpus.name,
@@ -153,16 +153,16 @@ def _write(
         "text_fingerprint": corpus.fingerprint,
         "tokenizer_fingerprint": tokenizer_fingerprint(tokenizer),
         "dtype": dtype.name,
-        "splits": {split: written.splits[split] for split in corpus.splits if split in written.splits},
-        **({} if seen is None else {"dropped": written.dropped}),
+        "splits": {split: journal.splits[split] for split in corpus.splits if split in journal.splits},
+        **({} if known_digests is None else {"dropped": journal.dropped}),
     }
     write_atomically(folder / INDEX, json.dumps(index, indent=1))
 
 
-def _remove_forgotten(folder: Path) -> None:
+def _remove_stale_drafts(folder: Path) -> None:
     """Drafts that nobody has gone on with for a month."""
     for draft in folder.glob(".draft-*"):
-        if time.time() - draft.stat().st_mtime > FORGOTTEN:
+        if time.time() - draft.stat().st_mtime > DRAFT_LIFETIME:
             shutil.rmtree(draft, ignore_errors=True)
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Protocol
 
 from glassformer.core.errors import DataError
-from glassformer.data.examine import examine_size, files_under, mark_length, spool_standard_input
-from glassformer.data.packed import PIECE, is_packed, opened, skip
+from glassformer.data.packed import PIECE, is_packed, open_packed, skip
+from glassformer.data.text_files import bom_length, files_under, spool_standard_input, text_digest_and_size
 from glassformer.tokenizers.patterns import last_cut
 
 SPLITS = ("train", "valid", "test")
 MANY_DOCUMENTS = 20  # from here on whole documents are held out, below it a part of each
 HELD_OUT = 2_000_000  # bytes of validation, and of test, that are enough to measure well
-LONGEST = 4 * PIECE  # characters held while looking for a place to cut
+MAX_PIECE = 4 * PIECE  # characters held while looking for a place to cut
 DIGEST = 16  # bytes of the hash by which a document is known again
 
 
@@ -39,24 +39,24 @@ class Span:
     def read(self) -> Iterator[str]:
         """The text in pieces, cut where a line starts or before a blank; where neither comes, anywhere."""
         decoder = codecs.getincrementaldecoder("utf-8")()
-        kept = ""
+        buffer = ""
         for block in self.blocks():
-            kept += decoder.decode(block)
-            cut = last_cut(kept, PIECE // 4)
-            if cut is None and len(kept) > LONGEST:
-                cut = len(kept)
+            buffer += decoder.decode(block)
+            cut = last_cut(buffer, PIECE // 4)
+            if cut is None and len(buffer) > MAX_PIECE:
+                cut = len(buffer)
             if cut is not None:
-                yield kept[:cut]
-                kept = kept[cut:]
-        kept += decoder.decode(b"", final=True)
-        if kept:
-            yield kept
+                yield buffer[:cut]
+                buffer = buffer[cut:]
+        buffer += decoder.decode(b"", final=True)
+        if buffer:
+            yield buffer
 
     def blocks(self) -> Iterator[bytes]:
         if isinstance(self.source, bytes):
             yield self.source[self.start : self.end]
             return
-        with opened(self.source) as file:
+        with open_packed(self.source) as file:
             skip(file, self.start)
             left = len(self)
             while left > 0 and (block := file.read(min(PIECE, left))):
@@ -64,10 +64,10 @@ class Span:
                 yield block
 
     def digest(self) -> bytes:
-        seal = hashlib.sha256()
+        hasher = hashlib.sha256()
         for block in self.blocks():
-            seal.update(block)
-        return seal.digest()[:DIGEST]
+            hasher.update(block)
+        return hasher.digest()[:DIGEST]
 
 
 class Part(Protocol):
@@ -110,9 +110,9 @@ class Corpus:
         ends: dict[str, Span] = {}
         for split in SPLITS:
             for span in self.splits.get(split, []):
-                seen = ends.get(span.name, span)
+                previous = ends.get(span.name, span)
                 ends[span.name] = Span(
-                    span.name, span.source, min(seen.start, span.start), max(seen.end, span.end)
+                    span.name, span.source, min(previous.start, span.start), max(previous.end, span.end)
                 )
         return Corpus(self.name, {"all": list(ends.values())}, "undivided", self.fingerprint + " whole")
 
@@ -132,13 +132,13 @@ def make_corpus(
     name: str, splits: dict[str, list[Span]], rule: str, digests: list[str], warnings: list[str] | None = None
 ) -> Corpus:
     """A corpus whose fingerprint follows from the documents' digests and the spans taken of them."""
-    seal = hashlib.sha256()
+    hasher = hashlib.sha256()
     for digest in digests:
-        seal.update(digest.encode())
+        hasher.update(digest.encode())
     for split in SPLITS:
         for span in splits.get(split, []):
-            seal.update(f"{split} {span.name} {span.start} {span.end}\n".encode())
-    return Corpus(name, splits, rule, seal.hexdigest(), warnings or [])
+            hasher.update(f"{split} {span.name} {span.start} {span.end}\n".encode())
+    return Corpus(name, splits, rule, hasher.hexdigest(), warnings or [])
 
 
 def own_corpus(source: str, valid: float, test: float) -> Corpus:
@@ -154,17 +154,17 @@ def own_corpus(source: str, valid: float, test: float) -> Corpus:
     skipped: list[str] = []
     for name, path in zip(names, paths, strict=True):
         try:
-            digest, size = examine_size(path, "standard input" if source == "-" else name)
+            digest, size = text_digest_and_size(path, "standard input" if source == "-" else name)
             digests.append(digest)
         except DataError:
             if len(paths) == 1 or is_packed(path):
                 raise
             skipped.append(name)
             continue
-        documents.append(Span(name, path, mark_length(path), size))
+        documents.append(Span(name, path, bom_length(path), size))
     if skipped:
-        shown = ", ".join(skipped[:3]) + (", …" if len(skipped) > 3 else "")
-        warnings.append(f"{len(skipped)} files are not UTF-8 text and were left out: {shown}")
+        sample = ", ".join(skipped[:3]) + (", …" if len(skipped) > 3 else "")
+        warnings.append(f"{len(skipped)} files are not UTF-8 text and were left out: {sample}")
     if not documents:
         raise DataError(f"{source} holds no text: expected at least one UTF-8 file that is not empty.")
     splits, rule = divide(documents, valid, test)
@@ -184,7 +184,7 @@ def divide(documents: list[Span], valid: float, test: float) -> tuple[dict[str, 
     if len(documents) >= MANY_DOCUMENTS:
         splits: dict[str, list[Span]] = {s: [] for s in SPLITS}
         for span in documents:
-            splits[lot(span.name, valid, test)].append(span)
+            splits[split_of(span.name, valid, test)].append(span)
         if splits["valid"]:
             return splits, f"whole documents by a hash of their name, {shares}"
     splits = {s: [] for s in SPLITS}
@@ -198,7 +198,7 @@ def divide(documents: list[Span], valid: float, test: float) -> tuple[dict[str, 
     return splits, f"the end of each document, {shares}"
 
 
-def lot(name: str, valid: float, test: float) -> str:
+def split_of(name: str, valid: float, test: float) -> str:
     """Which split a document falls into: a number in [0, 1) from its name alone."""
     draw = int.from_bytes(hashlib.sha256(name.encode(errors="replace")).digest()[:8]) / 2**64
     return "valid" if draw < valid else "test" if draw < valid + test else "train"

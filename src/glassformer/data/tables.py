@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import DataError, UsageError
-from glassformer.data.examine import examine
 from glassformer.data.examples import Example, Examples, divide_examples
+from glassformer.data.text_files import text_digest
 
-NAMES = {  # what the two columns may be called
+COLUMN_NAMES = {  # what the two columns may be called
     "classify": (("text", "sentence", "review", "document"), ("label", "class", "sentiment", "category")),
     "tag": (("words", "tokens"), ("tags", "labels")),
     "translate": (("source", "src", "from"), ("target", "tgt", "to")),
@@ -42,16 +42,16 @@ def own_examples(source: str, task: str, target: str | None, valid: float, test:
 def _folder(folder: Path, task: str) -> dict[str, list[Example]]:
     splits: dict[str, list[Example]] = {}
     for split, names in SPLIT_NAMES.items():
-        found = sorted(p for p in folder.iterdir() if p.stem in names and p.is_file())
-        if found:
-            splits[split] = read_examples(found[0], task, None)
+        matches = sorted(p for p in folder.iterdir() if p.stem in names and p.is_file())
+        if matches:
+            splits[split] = read_examples(matches[0], task, None)
     if "train" not in splits:
         raise DataError(f"{folder}: expected a file named train (.tsv, .csv, .jsonl), and valid and test.")
     return splits
 
 
 def read_examples(path: Path, task: str, target: str | None) -> list[Example]:
-    examine(path, str(path))
+    text_digest(path, str(path))
     if task == "translate" and target is not None:
         return _parallel(path, Path(target).expanduser())
     suffix = path.suffix.lower()
@@ -94,7 +94,7 @@ def _columns(path: Path, task: str, separator: str) -> Iterator[Example]:
         if len(row) <= max(first, second):
             raise DataError(
                 f"{path}, line {number}: expected {max(first, second) + 1} columns, found {len(row)}. "
-                f"Each line holds {NAMES[task][0][0]} and {NAMES[task][1][0]}."
+                f"Each line holds {COLUMN_NAMES[task][0][0]} and {COLUMN_NAMES[task][1][0]}."
             )
         yield row[first].strip(), row[second].strip()
 
@@ -102,24 +102,26 @@ def _columns(path: Path, task: str, separator: str) -> Iterator[Example]:
 def _places(path: Path, header: list[str], task: str) -> tuple[int, int, bool]:
     """Which columns hold input and output: as the header says, else the first two; whether there is one."""
     names = [cell.strip().lower() for cell in header]
-    found = [next((i for i, n in enumerate(names) if n in wanted), None) for wanted in NAMES[task]]
-    if found[0] is not None and found[1] is not None:
-        return found[0], found[1], True
-    if len(header) > 1 and (found[0] is not None or found[1] is not None):
-        known, missing = (NAMES[task][i] for i in ((0, 1) if found[1] is None else (1, 0)))
+    columns = [
+        next((i for i, n in enumerate(names) if n in candidates), None) for candidates in COLUMN_NAMES[task]
+    ]
+    if columns[0] is not None and columns[1] is not None:
+        return columns[0], columns[1], True
+    if len(header) > 1 and (columns[0] is not None or columns[1] is not None):
+        present, absent = (COLUMN_NAMES[task][i] for i in ((0, 1) if columns[1] is None else (1, 0)))
         raise DataError(
-            f"{path}: its header names {' '.join(set(known) & set(names))}, but none of "
-            f"{', '.join(missing)}. Name both columns, or neither."
+            f"{path}: its header names {' '.join(set(present) & set(names))}, but none of "
+            f"{', '.join(absent)}. Name both columns, or neither."
         )
     if len(header) < 2:
         raise DataError(
-            f"{path}: expected two columns, {NAMES[task][0][0]} and {NAMES[task][1][0]}, found one. "
-            "A .tsv file has a tab between them, a .csv file a comma."
+            f"{path}: expected two columns, {COLUMN_NAMES[task][0][0]} and {COLUMN_NAMES[task][1][0]}, "
+            "found one. A .tsv file has a tab between them, a .csv file a comma."
         )
     if len(header) > 2:
         raise DataError(
-            f"{path}: {len(header)} columns and no header that names {NAMES[task][0][0]} and "
-            f"{NAMES[task][1][0]}. Add one, or keep these two columns alone."
+            f"{path}: {len(header)} columns and no header that names {COLUMN_NAMES[task][0][0]} and "
+            f"{COLUMN_NAMES[task][1][0]}. Add one, or keep these two columns alone."
         )
     return 0, 1, False
 
@@ -130,16 +132,16 @@ def _json_lines(path: Path, task: str) -> Iterator[Example]:
             continue
         try:
             row: dict[str, Any] = json.loads(line)
-            given = next(row[name] for name in NAMES[task][0] if name in row)
-            answer = next(row[name] for name in NAMES[task][1] if name in row)
+            inputs = next(row[name] for name in COLUMN_NAMES[task][0] if name in row)
+            answer = next(row[name] for name in COLUMN_NAMES[task][1] if name in row)
         except (ValueError, StopIteration, TypeError):
-            keys = f'{{"{NAMES[task][0][0]}": …, "{NAMES[task][1][0]}": …}}'
+            keys = f'{{"{COLUMN_NAMES[task][0][0]}": …, "{COLUMN_NAMES[task][1][0]}": …}}'
             raise DataError(f"{path}, line {number}: expected a JSON object {keys}.") from None
         if task == "tag":
-            _same_length(path, number, given, answer)
-            yield [str(w) for w in given], [str(t) for t in answer]
+            _same_length(path, number, inputs, answer)
+            yield [str(w) for w in inputs], [str(t) for t in answer]
         else:
-            yield str(given), str(answer)
+            yield str(inputs), str(answer)
 
 
 def _tagged(path: Path) -> Iterator[Example]:
@@ -161,7 +163,7 @@ def _tagged(path: Path) -> Iterator[Example]:
 def _parallel(path: Path, target: Path) -> list[Example]:
     if not target.is_file():
         raise DataError(f"there is no file '{target}' (--target: the other language, line by line).")
-    examine(target, str(target))
+    text_digest(target, str(target))
     sides = [_lines(p) for p in (path, target)]
     if len(sides[0]) != len(sides[1]):
         raise DataError(

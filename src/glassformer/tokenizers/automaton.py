@@ -107,25 +107,25 @@ class Threads:
         self.code.append(instruction)
         return len(self.code) - 1
 
-    def ready(self, waiting: tuple[int, ...], inside: np.ndarray) -> list[int]:
+    def ready(self, state: tuple[int, ...], inside: np.ndarray) -> list[int]:
         """The `take` and `match` instructions reached before a character that lies in the sets `inside`."""
-        found: list[int] = []
-        seen: set[int] = set()
-        stack = list(reversed(waiting))
+        instructions: list[int] = []
+        visited: set[int] = set()
+        stack = list(reversed(state))
         while stack:
             number = stack.pop()
-            if number in seen:
+            if number in visited:
                 continue
-            seen.add(number)
+            visited.add(number)
             match self.code[number]:
                 case ("fork", choices):
                     stack.extend(reversed(choices))
-                case ("look", which, wanted, then):
-                    if bool(inside[which]) == wanted:
+                case ("look", which, expected, then):
+                    if bool(inside[which]) == expected:
                         stack.append(then)
                 case _:
-                    found.append(number)
-        return found
+                    instructions.append(number)
+        return instructions
 
 
 def _classes(sources: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -146,28 +146,28 @@ def _classes(sources: list[str]) -> tuple[np.ndarray, np.ndarray]:
 def _determinize(threads: Threads, first: int, classes: np.ndarray, members: np.ndarray) -> Automaton:
     """Step 4: number the ordered lists of threads that can arise, and tabulate the moves between them."""
     number: dict[tuple[int, ...], int] = {(): DEAD, (first,): 1}
-    todo, work = [(first,)], 0
+    queue, work = [(first,)], 0
     rows: list[list[int]] = [[0] * len(members)]
-    while todo:
-        state = todo.pop(0)
+    while queue:
+        state = queue.pop(0)
         work += len(state) * len(members)
         row: list[int] = []
         for inside in members:
-            matched, moved = 0, []
+            is_match, successors = 0, []
             for ready in threads.ready(state, inside):
                 instruction = threads.code[ready]
                 if instruction[0] == "match":
-                    matched = 1
+                    is_match = 1
                     break
                 if inside[instruction[1]]:
-                    moved.append(instruction[2])
-            after = tuple(dict.fromkeys(moved))
-            if after not in number:
-                number[after] = len(number)
-                todo.append(after)
-            if matched and state == (first,):
+                    successors.append(instruction[2])
+            next_state = tuple(dict.fromkeys(successors))
+            if next_state not in number:
+                number[next_state] = len(number)
+                queue.append(next_state)
+            if is_match and state == (first,):
                 raise Unsupported("a pattern that matches nothing")
-            row.append(number[after] * len(members) * 2 + matched)
+            row.append(number[next_state] * len(members) * 2 + is_match)
         rows.append(row)
         if len(rows) > MOST_STATES or work > MOST_WORK:
             raise Unsupported("very many states")

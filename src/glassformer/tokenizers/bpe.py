@@ -28,9 +28,9 @@ BYTES = [bytes([b]) for b in range(256)]
 
 def learn_merges(
     counts: Mapping[bytes, int],
-    wanted: int,
-    least: int = 2,
-    given: Sequence[Pair] = (),
+    max_merges: int,
+    min_count: int = 2,
+    initial: Sequence[Pair] = (),
     entries: Sequence[bytes] = BYTES,
 ) -> list[Pair]:
     """The merges, most frequent pair first; among equals the pair with the smaller ids.
@@ -40,7 +40,7 @@ def learn_merges(
     3. Take the most frequent pair. The heap may hold an outdated count for it: then put it back corrected.
     4. Merge it in the pieces where it occurs, and correct the counts of the pairs this makes and unmakes.
 
-    `entries` are the single bytes in the order of their ids, `given` pairs to merge before all others.
+    `entries` are the single bytes in the order of their ids, `initial` pairs to merge before all others.
     """
     id_of = {entry[0]: i for i, entry in enumerate(entries)}
     words = [([id_of[b] for b in piece], n) for piece, n in counts.items()]
@@ -53,20 +53,20 @@ def learn_merges(
     heap = [(-n, pair) for pair, n in count.items()]
     heapify(heap)
     merges: list[Pair] = []
-    while len(merges) < wanted and (heap or len(merges) < len(given)):
-        if len(merges) < len(given):
-            pair = given[len(merges)]
+    while len(merges) < max_merges and (heap or len(merges) < len(initial)):
+        if len(merges) < len(initial):
+            pair = initial[len(merges)]
         else:
             n, pair = heappop(heap)
             if -n != count[pair]:
                 if count[pair] > 0:
                     heappush(heap, (-count[pair], pair))
                 continue
-            if -n < max(least, 1):
+            if -n < max(min_count, 1):
                 break
         new = 256 + len(merges)
         merges.append(pair)
-        changed: set[Pair] = set()
+        new_pairs: set[Pair] = set()
         for w in where.pop(pair, ()):
             ids, times = words[w]
             merged = replace_pair(ids, pair, new)
@@ -75,11 +75,11 @@ def learn_merges(
             for fresh in pairwise(merged):
                 count[fresh] += times
                 if new in fresh:
-                    changed.add(fresh)
+                    new_pairs.add(fresh)
                     where[fresh].add(w)
             words[w] = (merged, times)
         del count[pair]
-        for fresh in changed:
+        for fresh in new_pairs:
             heappush(heap, (-count[fresh], fresh))
     return merges
 
@@ -114,11 +114,11 @@ def merge_randomly(ids: list[int], ranks: Ranks, dropout: float, random: Random)
     """BPE-dropout: at every step each possible merge is passed over with probability `dropout`."""
     ids = list(ids)
     while True:
-        possible = ((*ranks[pair], i) for i, pair in enumerate(pairwise(ids)) if pair in ranks)
-        kept = [merge for merge in possible if random.random() >= dropout]
-        if not kept:
+        candidates = ((*ranks[pair], i) for i, pair in enumerate(pairwise(ids)) if pair in ranks)
+        draws = [merge for merge in candidates if random.random() >= dropout]
+        if not draws:
             return ids
-        _, merged, i = min(kept)
+        _, merged, i = min(draws)
         ids[i : i + 2] = [merged]
 
 

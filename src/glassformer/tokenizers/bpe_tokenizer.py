@@ -25,7 +25,7 @@ from glassformer.tokenizers.counting import (
     Form,
     Text,
     count_pieces,
-    normalized,
+    normalize,
     peek,
 )
 from glassformer.tokenizers.patterns import PATTERNS, Splitter, pattern_named
@@ -113,19 +113,19 @@ class BPE(Tokenizer):
             )
         splitter = Splitter(pattern_named(pattern))
         entries = sorted(BYTES, key=hf_format.to_signs) if ties == "signs" else list(BYTES)
-        given = merges_of(alphabet, entries)
+        initial = merges_of(alphabet, entries)
         counts = count_pieces(
             texts, splitter, normalization, most_pieces, threads, engine, partial(progress, "bytes")
         )
-        wanted = vocab - least
+        max_merges = vocab - least
         if isinstance(counts, dict):
-            merges = learn_merges(counts, wanted, min_frequency * UNIT, given, entries)
+            merges = learn_merges(counts, max_merges, min_frequency * UNIT, initial, entries)
         else:
             from glassformer.tokenizers.fast.learner import learn
 
             progress("dropped", counts.dropped // UNIT)
             merges = learn(
-                counts, entries, wanted, min_frequency * UNIT, given, lambda n: progress("merges", n)
+                counts, entries, max_merges, min_frequency * UNIT, initial, lambda n: progress("merges", n)
             )
         for a, b in merges:
             entries.append(entries[a] + entries[b])
@@ -141,11 +141,11 @@ class BPE(Tokenizer):
 
     def histories(self, text: Text) -> list[list[list[int]]]:
         """The same for each piece of a text."""
-        pieces = self.splitter.pieces(to_bytes(normalized(text, self.normalization)))
+        pieces = self.splitter.pieces(to_bytes(normalize(text, self.normalization)))
         return [self.history(piece.encode(errors="surrogateescape")) for piece in pieces]
 
     def cut(self, text: Text) -> list[int]:
-        text = normalized(text, self.normalization)
+        text = normalize(text, self.normalization)
         if self._is_compiled(len(text)):
             return self._fast.encode_list(to_bytes(text))
         return self._plain(text)
@@ -154,15 +154,15 @@ class BPE(Tokenizer):
         ids: list[int] = []
         cache = self._cache
         for piece in self.splitter.pieces(to_bytes(text)):
-            known = cache.get(piece)
-            if known is None:
+            piece_ids = cache.get(piece)
+            if piece_ids is None:
                 if len(piece) > LONG_PIECE and self.engine == "auto" and self.splitter.automaton is not None:
                     return self._fast.encode_list(to_bytes(text))
                 if len(cache) >= self._cache_limit:
                     cache.clear()
                 steps = merge_steps(self._single(piece.encode(errors="surrogateescape")), self._rank)
-                known = cache[piece] = deque(steps, maxlen=1)[0]
-            ids += known
+                piece_ids = cache[piece] = deque(steps, maxlen=1)[0]
+            ids += piece_ids
         return ids
 
     def _single(self, data: bytes) -> list[int]:
@@ -174,7 +174,7 @@ class BPE(Tokenizer):
             raise TokenizerError(f"dropout: expected a probability from 0 to 1, not {dropout}")
         random = seed if isinstance(seed, Random) else Random(seed)
         ids: list[int] = []
-        for piece in self.splitter.pieces(to_bytes(normalized(text, self.normalization))):
+        for piece in self.splitter.pieces(to_bytes(normalize(text, self.normalization))):
             single = self._single(piece.encode(errors="surrogateescape"))
             size = len(single) if dropout == 0 else LONG_SAMPLE
             for start in range(0, len(single), size or 1):
@@ -182,7 +182,7 @@ class BPE(Tokenizer):
         return ids
 
     def array(self, text: Text, threads: int | None = None) -> np.ndarray:
-        text = normalized(text, self.normalization)
+        text = normalize(text, self.normalization)
         if self._is_compiled(len(text)):
             return self._fast.encode(to_bytes(text), threads)
         return np.array(self._plain(text), np.int32)
@@ -190,11 +190,11 @@ class BPE(Tokenizer):
     def arrays(self, texts: Iterable[Text], threads: int | None = None) -> Iterator[np.ndarray]:
         many, texts = peek(texts, len, self.engine)
         if many and self.splitter.automaton is not None:
-            return self._fast.stream((to_bytes(normalized(t, self.normalization)) for t in texts), threads)
+            return self._fast.stream((to_bytes(normalize(t, self.normalization)) for t in texts), threads)
         return super().arrays(texts, threads)
 
     def spans(self, text: str) -> list[Span]:
-        return super().spans(str(normalized(text, self.normalization)))
+        return super().spans(str(normalize(text, self.normalization)))
 
     def _is_compiled(self, size: int) -> bool:
         """Whether the next text goes to the compiled loops: it is long, or many have come before it."""
@@ -211,9 +211,9 @@ class BPE(Tokenizer):
 
     def _check_order(self) -> None:
         """A merge may only use what earlier ones have made; then "earliest first" has one meaning."""
-        made = {merged: rank for rank, merged in self._rank.values()}
+        rank_of = {merged: rank for rank, merged in self._rank.values()}
         for (a, b), (rank, _) in self._rank.items():
-            if max(made.get(a, -1), made.get(b, -1)) >= rank:
+            if max(rank_of.get(a, -1), rank_of.get(b, -1)) >= rank:
                 raise TokenizerError(
                     f"merge {rank + 1}, {self.entries[a]!r} with {self.entries[b]!r}, uses an entry that "
                     "only a later merge makes: these merges are not in the order in which they were learned"
@@ -257,6 +257,6 @@ def _check_options(texts: object, options: dict[str, Any]) -> None:
         "engine": (options["engine"] in ("auto", "plain", "compiled"), "auto, plain or compiled"),
         "normalization": (options["normalization"] in FORMS, ", ".join(FORMS)),
     }
-    for name, (right, expected) in rules.items():
-        if not right:
+    for name, (is_valid, expected) in rules.items():
+        if not is_valid:
             raise TokenizerError(f"{name}: expected {expected}, not {options[name]!r}")

@@ -12,7 +12,7 @@ from glassformer.tokenizers.patterns import Splitter
 from glassformer.tokenizers.tokenizer import to_bytes
 
 if TYPE_CHECKING:
-    from glassformer.tokenizers.fast.learner import Counted
+    from glassformer.tokenizers.fast.learner import PieceCounts
 
 T = TypeVar("T")
 Text = str | bytes
@@ -22,7 +22,7 @@ UNIT = 1000  # counts are in thousandths, so that texts can be weighted
 MOST_PIECES = 4_000_000
 LONG_PIECE = 4096  # bytes; beyond that the plain way, which reads a piece anew for each merge, is a trap
 Form = Literal["none", "nfc", "nfd", "nfkc", "nfkd"]
-_NAMES: dict[str, Literal["NFC", "NFD", "NFKC", "NFKD"]] = {
+_UNICODE_NAMES: dict[str, Literal["NFC", "NFD", "NFKC", "NFKD"]] = {
     "nfc": "NFC",
     "nfd": "NFD",
     "nfkc": "NFKC",
@@ -39,11 +39,11 @@ def count_pieces(
     threads: int | None = None,
     engine: Engine = "auto",
     advance: Advance = lambda _: None,
-) -> "dict[bytes, int] | Counted":
+) -> "dict[bytes, int] | PieceCounts":
     """The pieces of all texts and their counts in thousandths; arrays, where the compiled loops are used."""
-    source = ((to_bytes(normalized(text, normalization)), w) for text, w in map(_weighted, texts))
-    begun, source = peek(source, lambda item: len(item[0]), engine)
-    if begun and splitter.automaton is not None:
+    source = ((to_bytes(normalize(text, normalization)), w) for text, w in map(_with_weight, texts))
+    is_large, source = peek(source, lambda item: len(item[0]), engine)
+    if is_large and splitter.automaton is not None:
         from glassformer.tokenizers.fast.learner import count_pieces as count_fast
 
         return count_fast(source, splitter, most, threads, advance)
@@ -54,11 +54,11 @@ def count_pieces(
             counts[piece] += weight * n
         advance(len(data))
         if len(counts) > 2 * most:
-            kept = Counter(dict(counts.most_common(most)))
-            dropped += counts.total() - kept.total()
-            counts = kept
+            most_frequent = Counter(dict(counts.most_common(most)))
+            dropped += counts.total() - most_frequent.total()
+            counts = most_frequent
     pieces = {piece.encode(errors="surrogateescape"): n for piece, n in counts.items()}
-    if not begun and (engine == "plain" or max(map(len, pieces), default=0) <= LONG_PIECE):
+    if not is_large and (engine == "plain" or max(map(len, pieces), default=0) <= LONG_PIECE):
         return pieces
     from glassformer.tokenizers.fast.learner import counted
 
@@ -67,17 +67,17 @@ def count_pieces(
 
 def peek(items: Iterable[T], size: Callable[[T], int], engine: Engine) -> tuple[bool, Iterator[T]]:
     """Whether there is enough for the compiled code, reading as far as one must; and all items."""
-    items, seen, read = iter(items), 0, list[T]()
+    items, total, head = iter(items), 0, list[T]()
     if engine == "auto":
         for item in items:
-            read.append(item)
-            seen += size(item)
-            if fast.worthwhile(seen):
+            head.append(item)
+            total += size(item)
+            if fast.worthwhile(total):
                 break
-    return engine == "compiled" or (engine == "auto" and fast.worthwhile(seen)), chain(read, items)
+    return engine == "compiled" or (engine == "auto" and fast.worthwhile(total)), chain(head, items)
 
 
-def _weighted(item: Text | tuple[Text, float]) -> tuple[Text, int]:
+def _with_weight(item: Text | tuple[Text, float]) -> tuple[Text, int]:
     text, weight = item if isinstance(item, tuple) and len(item) == 2 else (item, 1.0)
     if not isinstance(text, str | bytes) or not isinstance(weight, int | float):
         raise TokenizerError(f"texts: expected strings, bytes or (text, weight), not {item!r:.80}")
@@ -86,13 +86,13 @@ def _weighted(item: Text | tuple[Text, float]) -> tuple[Text, int]:
     return text, round(weight * UNIT)
 
 
-def normalized(text: Text, form: Form) -> Text:
+def normalize(text: Text, form: Form) -> Text:
     """One of Unicode's normal forms; bytes that are no UTF-8 stay as they are."""
     if form == "none":
         return text
     if isinstance(text, str):
-        return unicodedata.normalize(_NAMES[form], text)
+        return unicodedata.normalize(_UNICODE_NAMES[form], text)
     try:
-        return unicodedata.normalize(_NAMES[form], text.decode()).encode()
+        return unicodedata.normalize(_UNICODE_NAMES[form], text.decode()).encode()
     except UnicodeDecodeError:
         return text

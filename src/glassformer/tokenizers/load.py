@@ -45,7 +45,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         content = json.loads(path.read_text(encoding="utf-8"))
         _refuse_unknown_features(content)
         tokenizer = _class_of(content).from_json(content)
-        stated = {t["content"]: t["id"] for t in content["added_tokens"] if t.get("special")}
+        file_specials = {t["content"]: t["id"] for t in content["added_tokens"] if t.get("special")}
     except FileNotFoundError:
         raise TokenizerError(
             f"there is no tokenizer file '{path}'. Make one: glassformer tokenizer train TEXT --out {path}"
@@ -53,7 +53,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = str(error).splitlines()[0][:120] if isinstance(error, ValueError) else repr(error)
         raise TokenizerError(f"{path} is not a tokenizer.json that can be read: {why}") from None
-    if stated != tokenizer.specials:
+    if file_specials != tokenizer.specials:
         raise TokenizerError(f"{path}: its special tokens do not stand at the end of the vocabulary")
     return tokenizer
 
@@ -74,9 +74,9 @@ def _refuse_unknown_features(content: dict[str, Any]) -> None:
         "ids with gaps": sorted({*model["vocab"].values(), *(t["id"] for t in content["added_tokens"])})
         != list(range(len({*model["vocab"], *(t["content"] for t in content["added_tokens"])}))),
     }
-    found = [name for name, there in features.items() if there]
-    if found:
-        raise TokenizerError(f"this tokenizer uses {', '.join(found)}, which is not supported here")
+    unsupported = [name for name, present in features.items() if present]
+    if unsupported:
+        raise TokenizerError(f"this tokenizer uses {', '.join(unsupported)}, which is not supported here")
 
 
 def _class_of(content: dict[str, Any]) -> type[Tokenizer]:

@@ -48,11 +48,11 @@ class Pairs(Vocabulary):
                 if is_text(piece):
                     pairs[piece] += n
         room = None if vocab is None else vocab - 1 - len(specials)
-        kept = sorted(pairs, key=lambda p: (-pairs[p], p))[:room]
-        left = None if room is None else room - len(kept)
+        pieces = sorted(pairs, key=lambda p: (-pairs[p], p))[:room]
+        free = None if room is None else room - len(pieces)
         long = (w for w in counts if len(w) > 2 and is_text(w) and w != UNKNOWN)
-        shortlist = sorted(long, key=lambda w: (-counts[w], w))[:left]
-        return cls(sorted(kept), sorted(shortlist), specials)
+        shortlist = sorted(long, key=lambda w: (-counts[w], w))[:free]
+        return cls(sorted(pieces), sorted(shortlist), specials)
 
     def cut(self, text: str | bytes) -> list[int]:
         if isinstance(text, bytes):
@@ -64,17 +64,17 @@ class Pairs(Vocabulary):
         return ids
 
     def spans(self, text: str) -> list[Span]:
-        found: list[Span] = []
+        spans: list[Span] = []
         for match in self._word.finditer(text):
             whole = self.short.get(match[0])
             size = len(to_bytes(match[0]))
             inner = (
                 [Span(whole, (0, size), (0, len(match[0])))] if whole is not None else super().spans(match[0])
             )
-            at = found[-1].bytes[1] if found else 0
+            at = spans[-1].bytes[1] if spans else 0
             for token, (a, b), (c, d) in inner:
-                found.append(Span(token, (at + a, at + b), (match.start() + c, match.start() + d)))
-        return found
+                spans.append(Span(token, (at + a, at + b), (match.start() + c, match.start() + d)))
+        return spans
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary of pairs; the shortlist as added tokens that match whole words only."""

@@ -2,7 +2,7 @@
 
 import regex
 
-# ("set", source) ("then", nodes) ("or", nodes) ("repeat", node, least, most, greedy) ("look", node, wanted)
+# ("set", source) ("then", nodes) ("or", nodes) ("repeat", node, least, most, greedy) ("look", node, positive)
 Node = tuple
 
 
@@ -42,11 +42,11 @@ class Parser:
 
     def item(self) -> Node:
         if self.take("(?=") or self.take("(?!"):
-            wanted = self.pattern[self.at - 1] == "="
+            positive = self.pattern[self.at - 1] == "="
             inner = self.item()
             if inner[0] != "set" or not self.take(")"):
                 raise Unsupported("looking ahead by more than one character")
-            return ("look", inner, wanted)
+            return ("look", inner, positive)
         if self.take("(?i:"):
             before, self.ignore_case = self.ignore_case, True
             return self.group(before)
@@ -67,29 +67,29 @@ class Parser:
 
     def one_set(self) -> Node:
         """One sign, one escape or one [class], as the text that `regex` will be asked about."""
-        found = _ATOM.match(self.pattern, self.at)
-        if found is None:
+        match = _ATOM.match(self.pattern, self.at)
+        if match is None:
             raise Unsupported(f"{self.pattern[self.at :]!r}")
-        self.at = found.end()
-        source = found[0]
+        self.at = match.end()
+        source = match[0]
         return ("set", f"(?i:{source})" if self.ignore_case else source)
 
     def repeated(self, node: Node) -> Node:
-        found = _REPEAT.match(self.pattern, self.at)
-        if found is None:
+        match = _REPEAT.match(self.pattern, self.at)
+        if match is None:
             return node
-        if node[0] == "look" or found["how"] == "+":
+        if node[0] == "look" or match["how"] == "+":
             raise Unsupported("a possessive repeat")
-        self.at = found.end()
+        self.at = match.end()
         if self.at < len(self.pattern) and self.pattern[self.at] in "*+?{":
             raise Unsupported("a repeat of a repeat")
-        least, most = {"?": (0, 1), "*": (0, None), "+": (1, None)}.get(found["sign"], (0, None))
-        if found["sign"].startswith("{"):
-            least = int(found["least"])
-            most = least if found["comma"] is None else int(found["most"]) if found["most"] else None
+        least, most = {"?": (0, 1), "*": (0, None), "+": (1, None)}.get(match["sign"], (0, None))
+        if match["sign"].startswith("{"):
+            least = int(match["least"])
+            most = least if match["comma"] is None else int(match["most"]) if match["most"] else None
             if max(least, most or 0) > 100:
                 raise Unsupported("a long repeat")
-        return ("repeat", node, least, most, found["how"] != "?")
+        return ("repeat", node, least, most, match["how"] != "?")
 
 
 _ATOM = regex.compile(

@@ -117,25 +117,25 @@ class Splitter:
 
     def _with_gaps(self, pattern: "regex.Pattern[str]", text: str) -> Iterator[str]:
         limit = SECONDS + SECONDS_PER_BYTE * len(text)
-        began, done = time.monotonic(), 0
+        start_time, position = time.monotonic(), 0
         try:
             for match in pattern.finditer(text, timeout=limit):
                 start, end = match.span()
                 if start == end:
                     continue
-                if start > done:
-                    yield text[done:start]
+                if start > position:
+                    yield text[position:start]
                 yield text[start:end]
-                done = end
-                if time.monotonic() - began > limit:
+                position = end
+                if time.monotonic() - start_time > limit:
                     raise TimeoutError
         except TimeoutError:
             raise TokenizerError(
                 f"the split pattern took more than {limit:.0f} s for {len(text):,} characters: it goes back "
                 f"over its own steps too often. Give a simpler one: {self.pattern!r}"
             ) from None
-        if done < len(text):
-            yield text[done:]
+        if position < len(text):
+            yield text[position:]
 
     @cached_property
     def automaton(self) -> Automaton | None:
@@ -155,12 +155,12 @@ class Splitter:
     def cuts(self, data: bytes, size: int) -> list[int]:
         """Where `data` may be cut into parts of about `size` bytes such that the pieces stay the same."""
         bounds = [0]
-        at, found = size, {b" ": -1, b"\n": -1}  # the next one of each, looked for when it has been passed
+        at, next_at = size, {b" ": -1, b"\n": -1}  # the next one of each, looked for when it has been passed
         while self.pattern in _HAS_CUTS:
-            for sign in found:
-                if found[sign] < at:
-                    found[sign] = data.find(sign, at) % (len(data) + 1)
-            start = min(found.values())
+            for sign in next_at:
+                if next_at[sign] < at:
+                    next_at[sign] = data.find(sign, at) % (len(data) + 1)
+            start = min(next_at.values())
             if not (run := _BLANKS.match(data, start)):
                 break
             at = run.end()

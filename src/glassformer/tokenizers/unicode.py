@@ -37,7 +37,7 @@ def members(name: str) -> np.ndarray:
         (run[1], run[2]) if run[1] else (run[3], run[3])
         for run in regex.finditer(r"(.)-(.)|(.)", table()[name], regex.DOTALL)
     )
-    return _merged([(ord(first), ord(last) + 1) for first, last in runs])
+    return _join_runs([(ord(first), ord(last) + 1) for first, last in runs])
 
 
 def contains(ends: np.ndarray, points: np.ndarray | int) -> np.ndarray:
@@ -56,21 +56,21 @@ def in_set(source: str) -> np.ndarray:
         negated = source.startswith("[^")
         rest = _without_properties(source[2 if negated else 1 : -1])
         parts = [members(name) for name in names] + ([in_set(f"[{rest}]")] if rest else [])
-        found = _union(parts)
-        return np.setxor1d(found, [0, CODE_POINTS]) if negated else found
+        union = _union(parts)
+        return np.setxor1d(union, [0, CODE_POINTS]) if negated else union
     if len(source) == 1 and source != ".":
         return np.array([ord(source), ord(source) + 1])
-    return _merged([run.span() for run in regex.finditer(f"(?:{source})+", everything())])
+    return _join_runs([run.span() for run in regex.finditer(f"(?:{source})+", everything())])
 
 
 def _without_properties(inside: str) -> str:
     """What a [class] holds beside the properties of the table; what was a sign there stays one."""
     items = regex.findall(r"\\p\{\w+\}|\\.|[\s\S]", inside)
-    known = [bool(_PROPERTY.fullmatch(item)) and item[3:-1] in table() for item in items]
+    is_property = [bool(_PROPERTY.fullmatch(item)) and item[3:-1] in table() for item in items]
     rest = ""
     for i, item in enumerate(items):
-        beside = (i > 0 and known[i - 1]) or (i + 1 < len(items) and known[i + 1])
-        if not known[i]:
+        beside = (i > 0 and is_property[i - 1]) or (i + 1 < len(items) and is_property[i + 1])
+        if not is_property[i]:
             rest += "\\" + item if item == "^" or (item == "-" and beside) else item
     return rest
 
@@ -80,12 +80,12 @@ def everything() -> str:
     return np.arange(CODE_POINTS, dtype="<u4").tobytes().decode("utf-32-le", errors="surrogatepass")
 
 
-def _merged(runs: list[tuple[int, int]]) -> np.ndarray:
+def _join_runs(runs: list[tuple[int, int]]) -> np.ndarray:
     """Runs in order, those that touch joined."""
     starts, ends = np.array(runs, np.int64).reshape(-1, 2).T
     apart = starts[1:] != ends[:-1]
-    kept = starts[np.append(True, apart)[: len(starts)]], ends[np.append(apart, True)[: len(ends)]]
-    return np.stack(kept, axis=1).ravel()
+    bounds = starts[np.append(True, apart)[: len(starts)]], ends[np.append(apart, True)[: len(ends)]]
+    return np.stack(bounds, axis=1).ravel()
 
 
 def _union(sets: list[np.ndarray]) -> np.ndarray:
@@ -99,26 +99,26 @@ def expand(pattern: str) -> str:
     parts: list[str] = []
     inside = False
     for token in regex.findall(r"\\p\{\w+\}|\\.|[\s\S]", pattern):
-        found = _PROPERTY.fullmatch(token)
-        if found and found[1] in table():
-            token = table()[found[1]] if inside else f"[{table()[found[1]]}]"
+        match = _PROPERTY.fullmatch(token)
+        if match and match[1] in table():
+            token = table()[match[1]] if inside else f"[{table()[match[1]]}]"
         elif token in "[]":
             inside = token == "["
         parts.append(token)
     return "".join(parts)
 
 
-_checked: dict[str, bool] = {}
+_agreement: dict[str, bool] = {}
 
 
 def same_in_regex(text: str) -> bool:
     """Whether `regex` has the properties of the table for every character of a text."""
     if text.isascii():
         return True
-    for character in set(text).difference(_checked):
-        _checked[character] = all(
+    for character in set(text).difference(_agreement):
+        _agreement[character] = all(
             bool(regex.match(rf"\p{{{name}}}", character)) == bool(contains(members(name), ord(character)))
             for name in table()
             if name != "unicode"
         )
-    return all(map(_checked.__getitem__, set(text)))
+    return all(map(_agreement.__getitem__, set(text)))

@@ -33,9 +33,11 @@ class Vocabulary(Tokenizer):
         for text in texts:
             counts.update(pattern.findall(text))
         room = None if vocab is None else max(0, vocab - 1 - len(specials))
-        taken = {UNKNOWN, *specials}
-        kept = sorted((p for p in counts if p not in taken and is_text(p)), key=lambda p: (-counts[p], p))
-        return cls(sorted(kept[:room]), specials)
+        reserved = {UNKNOWN, *specials}
+        pieces = sorted(
+            (p for p in counts if p not in reserved and is_text(p)), key=lambda p: (-counts[p], p)
+        )
+        return cls(sorted(pieces[:room]), specials)
 
     def cut(self, text: str | bytes) -> list[int]:
         if isinstance(text, bytes):
@@ -43,15 +45,15 @@ class Vocabulary(Tokenizer):
         return [self.ids.get(piece, self.unknown) for piece in self._pattern.findall(text)]
 
     def spans(self, text: str) -> list[Span]:
-        found: list[Span] = []
+        spans: list[Span] = []
         byte, character = 0, 0
         for match in self._pattern.finditer(text):
             byte += len(to_bytes(text[character : match.start()]))
             character = match.end()
             size = len(to_bytes(match[0]))
-            found.append(Span(self.ids.get(match[0], self.unknown), (byte, byte + size), match.span()))
+            spans.append(Span(self.ids.get(match[0], self.unknown), (byte, byte + size), match.span()))
             byte += size
-        return found
+        return spans
 
     def to_json(self) -> dict[str, Any]:
         vocab = {**self.ids, UNKNOWN: self.unknown}

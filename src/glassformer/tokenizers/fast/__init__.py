@@ -53,7 +53,7 @@ def _is_compiled() -> bool:
 def _marker() -> Path:
     """A file that is there once this version was compiled on this machine."""
     machine = os.uname() if hasattr(os, "uname") else ""
-    seal = hashlib.sha256(f"{sys.version} {version('numba')} {machine}".encode())
+    hasher = hashlib.sha256(f"{sys.version} {version('numba')} {machine}".encode())
     for path in sorted(Path(__file__).with_name("kernels").glob("*.py")):
-        seal.update(str(path).encode() + path.read_bytes())
-    return cache_dir("compiled") / seal.hexdigest()[:32]
+        hasher.update(str(path).encode() + path.read_bytes())
+    return cache_dir("compiled") / hasher.hexdigest()[:32]

@@ -45,34 +45,34 @@ def parts(text: bytes, splitter: Splitter, size: int, weight: int = 1) -> Iterat
 
 def to_count(texts: Iterable[tuple[bytes, int]], splitter: Splitter) -> Iterator[Batch]:
     """(text, weight) pairs: short texts together, long ones in parts."""
-    waiting: list[bytes] = []
+    pending: list[bytes] = []
     size, weight = 0, 1
     for text, w in texts:
-        if waiting and (size + len(text) > BATCH or w != weight):
-            yield together(waiting, weight)
-            waiting, size = [], 0
+        if pending and (size + len(text) > BATCH or w != weight):
+            yield together(pending, weight)
+            pending, size = [], 0
         weight = w
         if len(text) > 2 * BATCH:
             yield from parts(text, splitter, BATCH, weight)
         else:
-            waiting.append(text)
+            pending.append(text)
             size += len(text)
-    if waiting:
-        yield together(waiting, weight)
+    if pending:
+        yield together(pending, weight)
 
 
 def to_encode(texts: Iterable[bytes]) -> Iterator[Batch]:
     """Whole texts, several to a batch if they are short."""
-    waiting: list[bytes] = []
+    pending: list[bytes] = []
     size = 0
     for text in texts:
-        waiting.append(text)
+        pending.append(text)
         size += len(text)
         if size >= BATCH:
-            yield together(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield together(waiting)
+            yield together(pending)
+            pending, size = [], 0
+    if pending:
+        yield together(pending)
 
 
 def cores() -> int:
@@ -107,10 +107,10 @@ def in_order(
     pool: ThreadPoolExecutor, work: Callable[[T], U], items: Iterable[T], waiting: int
 ) -> Iterator[U]:
     """work(item) for each, on the pool, in order. Items are drawn here, a few ahead of the results."""
-    begun: deque[Future[U]] = deque()
+    futures: deque[Future[U]] = deque()
     for item in items:
-        begun.append(pool.submit(work, item))
-        if len(begun) > waiting:
-            yield begun.popleft().result()
-    while begun:
-        yield begun.popleft().result()
+        futures.append(pool.submit(work, item))
+        if len(futures) > waiting:
+            yield futures.popleft().result()
+    while futures:
+        yield futures.popleft().result()

@@ -37,13 +37,13 @@ NONE = -1
 
 
 class Row(NamedTuple):
-    """All that learning changes. A kernel stops when an array is full, and `roomier` makes it larger."""
+    """All that learning changes. A kernel stops when an array is full, and `grow_row` makes it larger."""
 
     tokens: np.ndarray
     weights: np.ndarray  # of each piece: how often it occurs
     pairs: np.ndarray
     places: np.ndarray
-    made: np.ndarray  # the places of the pairs that a merge makes
+    new_places: np.ndarray  # the places of the pairs that a merge makes
     heap: np.ndarray
     with_left: np.ndarray  # [id] the pair (id, new token), while a merge goes on
     with_right: np.ndarray  # [id] the pair (new token, id)
@@ -77,22 +77,22 @@ def new_row(
     return row
 
 
-def roomier(row: Row) -> Row:
+def grow_row(row: Row) -> Row:
     """Room for all pairs that the next merge can make."""
     most = most_pairs(int(row.used[MERGES]))
 
-    def wider(array: np.ndarray, used: int) -> np.ndarray:
+    def larger(array: np.ndarray, used: int) -> np.ndarray:
         size = len(array)
         while used + most > size:
             size *= 2
         if size == len(array):
             return array
-        more = np.empty(size, array.dtype)
-        more[:used] = array[:used]
-        return more
+        copy = np.empty(size, array.dtype)
+        copy[:used] = array[:used]
+        return copy
 
     return row._replace(
-        pairs=wider(row.pairs, int(row.used[PAIRS])), heap=wider(row.heap, int(row.used[HEAP]))
+        pairs=larger(row.pairs, int(row.used[PAIRS])), heap=larger(row.heap, int(row.used[HEAP]))
     )
 
 
@@ -222,23 +222,23 @@ def merge_on(row, upto, least):
 
 
 @nb.njit(cache=True, nogil=True)
-def merge_given(row, left, right):
+def merge_initial(row, left, right):
     """Merge this pair next, whether it occurs or not; False if there is no room."""
     if not has_room(row):
         return False
-    found = NONE
+    pair = NONE
     for p in range(row.used[PAIRS]):
         if row.pairs[p].left == left and row.pairs[p].right == right:
-            found = p
+            pair = p
             break
-    merge_pair(row, found, left, right, 1)
+    merge_pair(row, pair, left, right, 1)
     return True
 
 
 @nb.njit(cache=True, nogil=True)
 def merge_pair(row, p, left, right, least):
     """Replace pair `p`, which is (left, right), by a new token at all its places."""
-    tokens, weights, pairs, places, made, _, with_left, with_right, merges, used = row
+    tokens, weights, pairs, places, new_places, _, with_left, with_right, merges, used = row
     new = np.int32(256 + used[MERGES])
     merges[used[MERGES], 0], merges[used[MERGES], 1] = left, right
     used[MERGES] += 1
@@ -249,30 +249,30 @@ def merge_pair(row, p, left, right, least):
         t = places[at]
         if tokens[t].begins != p:
             continue
-        gone = t + tokens[t].size
-        after, behind = gone + tokens[gone].size, t - tokens[t - 1].size
+        second = t + tokens[t].size
+        after, behind = second + tokens[second].size, t - tokens[t - 1].size
         left, right = id_at(tokens, pairs, behind), id_at(tokens, pairs, after)
         weight = weights[tokens[t].piece]
         tokens[t].begins = ~new
         tokens[t].size = tokens[after - 1].size = after - t
         if right != MARK:
-            pairs[tokens[gone].begins].count -= weight
-            tokens[gone].begins = NONE
+            pairs[tokens[second].begins].count -= weight
+            tokens[second].begins = NONE
             if with_right[right] == NONE:
                 with_right[right] = new_pair(pairs, used, new, right)
             begin_pair(tokens, pairs, weight, with_right[right], t)
-            made[count].token, made[count].pair = t, with_right[right]
+            new_places[count].token, new_places[count].pair = t, with_right[right]
             count += 1
         if left != MARK:
             pairs[tokens[behind].begins].count -= weight
             if with_left[left] == NONE:
                 with_left[left] = new_pair(pairs, used, left, new)
             begin_pair(tokens, pairs, weight, with_left[left], behind)
-            made[count].token, made[count].pair = behind, with_left[left]
+            new_places[count].token, new_places[count].pair = behind, with_left[left]
             count += 1
     pairs[p].count = 0
     for q in range(fresh, used[PAIRS]):
         with_left[pairs[q].left] = with_right[pairs[q].right] = NONE
     open_pairs(row, fresh, least)
     for k in range(count):
-        list_place(row, made[k].token, made[k].pair, least)
+        list_place(row, new_places[k].token, new_places[k].pair, least)

@@ -1,4 +1,4 @@
-"""Where does the next piece end? An automaton (text/automaton.py) run over UTF-8."""
+"""Where does the next piece end? An automaton (tokenizers/automaton.py) run over UTF-8."""
 
 import numba as nb
 import numpy as np
@@ -25,10 +25,10 @@ def wide_character(text, i, stop):
         return 0xDC00 + lead, 1
     code = lead & (0x7F >> size)
     for k in range(1, size):
-        follows = np.int64(text[i + k])
-        if follows & 0xC0 != 0x80:
+        tail = np.int64(text[i + k])
+        if tail & 0xC0 != 0x80:
             return 0xDC00 + lead, 1
-        code = (code << 6) | (follows & 0x3F)
+        code = (code << 6) | (tail & 0x3F)
     if (size == 3 and (code < 0x800 or 0xD800 <= code < 0xE000)) or (
         size == 4 and not 0x10000 <= code < 0x110000
     ):

@@ -5,7 +5,7 @@
     arena    the bytes of all pieces, one after the other
     used     how many pieces, how many bytes of the arena
 
-A kernel cannot grow its arrays, so it stops when one is full; `grown` makes larger ones and the kernel goes
+A kernel cannot grow its arrays, so it stops when one is full; `grow` makes larger ones and the kernel goes
 on.
 """
 
@@ -44,7 +44,7 @@ def new_words(pieces: int = 1 << 16, size: int = 1 << 20) -> Words:
     )
 
 
-def grown(words: Words, longest: int) -> Words:
+def grow(words: Words, longest: int) -> Words:
     """Twice the room, where it is short; `longest` bytes of the arena are free afterwards."""
     count, size = (int(n) for n in words.used)
     pieces, room = len(words.records), len(words.arena)
@@ -52,12 +52,12 @@ def grown(words: Words, longest: int) -> Words:
         pieces *= 2
     while size + longest > room // 2:
         room *= 2
-    wider = new_words(pieces, room)
-    wider.records[:count] = words.records[:count]
-    wider.arena[:size] = words.arena[:size]
-    wider.used[:] = words.used
-    refill(wider.slots, wider.records, count)
-    return wider
+    larger = new_words(pieces, room)
+    larger.records[:count] = words.records[:count]
+    larger.arena[:size] = words.arena[:size]
+    larger.used[:] = words.used
+    refill(larger.slots, larger.records, count)
+    return larger
 
 
 @nb.njit(inline="always")

@@ -5,7 +5,7 @@ import numpy as np
 
 
 @nb.njit(cache=True, nogil=True)
-def put(table, keys):
+def add_keys(table, keys):
     """Put keys (n, 2) into the table, in which zeros are free places; returns how many were not there yet."""
     size, new = np.uint64(len(table)), 0
     for k in range(len(keys)):

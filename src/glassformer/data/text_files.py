@@ -11,10 +11,10 @@ from pathlib import Path
 
 from glassformer.core.errors import DataError
 from glassformer.core.files import cache_dir, digest, write_atomically, writing
-from glassformer.data.packed import PIECE, opened
+from glassformer.data.packed import PIECE, open_packed
 
 LARGE = 1 << 26  # bytes of a file whose digest is worth keeping
-SETTLED = 2_000_000_000  # nanoseconds after which a change would show in a file's time
+MTIME_MARGIN = 2_000_000_000  # nanoseconds after which a change would show in a file's time
 
 
 def files_under(source: str) -> tuple[list[Path], list[str]]:
@@ -23,32 +23,34 @@ def files_under(source: str) -> tuple[list[Path], list[str]]:
     if root.is_file():
         return [root], [root.name]
     if root.is_dir():
-        found = [p for p in root.rglob("*") if p.is_file()]
+        paths = [p for p in root.rglob("*") if p.is_file()]
     else:
-        wild = next((i for i, part in enumerate(root.parts) if set(part) & set("*?[")), None)
-        if wild is None:
+        wildcard = next((i for i, part in enumerate(root.parts) if set(part) & set("*?[")), None)
+        if wildcard is None:
             raise DataError(f"there is no file or folder '{root}'.")
-        pattern, root = Path(*root.parts[wild:]), Path(*root.parts[:wild])
-        found = [p for p in root.glob(str(pattern)) if p.is_file()] if root.is_dir() else []
-        if not found:
+        pattern, root = Path(*root.parts[wildcard:]), Path(*root.parts[:wildcard])
+        paths = [p for p in root.glob(str(pattern)) if p.is_file()] if root.is_dir() else []
+        if not paths:
             raise DataError(f"there is no file that fits '{source}'.")
-    visible = [p for p in sorted(found) if not any(x.startswith(".") for x in p.relative_to(root).parts)]
-    paths = [p for p in visible if p.stat().st_size > 0]
-    return paths, [str(p.relative_to(root)) for p in paths]
+    visible = [p for p in sorted(paths) if not any(x.startswith(".") for x in p.relative_to(root).parts)]
+    nonempty = [p for p in visible if p.stat().st_size > 0]
+    return nonempty, [str(p.relative_to(root)) for p in nonempty]
 
 
-def examine(path: Path, name: str, progress: Callable[[int], None] = lambda _: None) -> str:
+def text_digest(path: Path, name: str, progress: Callable[[int], None] = lambda _: None) -> str:
     """Read a file once: refuse what is not text, return the digest of its content."""
-    return examine_size(path, name, progress)[0]
+    return text_digest_and_size(path, name, progress)[0]
 
 
-def examine_size(path: Path, name: str, progress: Callable[[int], None] = lambda _: None) -> tuple[str, int]:
+def text_digest_and_size(
+    path: Path, name: str, progress: Callable[[int], None] = lambda _: None
+) -> tuple[str, int]:
     """The same with the length of its text in bytes, which differs from the file's when it is packed."""
-    seal = hashlib.sha256()
+    hasher = hashlib.sha256()
     decoder = codecs.getincrementaldecoder("utf-8")()
     size = 0
     try:
-        with opened(path) as file:
+        with open_packed(path) as file:
             while block := file.read(PIECE):
                 if b"\0" in block[:8192] and size == 0:
                     raise DataError(
@@ -56,7 +58,7 @@ def examine_size(path: Path, name: str, progress: Callable[[int], None] = lambda
                         f"convert it: iconv -f UTF-16 -t UTF-8 '{name}' > text.txt"
                     )
                 decoder.decode(block)
-                seal.update(block)
+                hasher.update(block)
                 size += len(block)
                 progress(len(block))
         decoder.decode(b"", final=True)
@@ -70,26 +72,26 @@ def examine_size(path: Path, name: str, progress: Callable[[int], None] = lambda
         raise DataError(f"{name} could not be read: {error.strerror or error}.") from error
     if size == 0:
         raise DataError(f"{name} is empty: expected UTF-8 text.")
-    return seal.hexdigest(), size
+    return hasher.hexdigest(), size
 
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes. That of a large one is kept in the cache until size or time change."""
     stat = path.stat()
     facts = f"{path.resolve()} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns}"
-    kept = cache_dir("digests") / hashlib.sha256(facts.encode(errors="surrogateescape")).hexdigest()
-    settled = time.time_ns() - stat.st_mtime_ns > SETTLED
-    if stat.st_size >= LARGE and settled and kept.is_file():
-        return kept.read_text(encoding="ascii")
-    found = digest(path)
-    if stat.st_size >= LARGE and settled:
-        write_atomically(kept, found)
-    return found
+    cached = cache_dir("digests") / hashlib.sha256(facts.encode(errors="surrogateescape")).hexdigest()
+    is_settled = time.time_ns() - stat.st_mtime_ns > MTIME_MARGIN
+    if stat.st_size >= LARGE and is_settled and cached.is_file():
+        return cached.read_text(encoding="ascii")
+    fingerprint = digest(path)
+    if stat.st_size >= LARGE and is_settled:
+        write_atomically(cached, fingerprint)
+    return fingerprint
 
 
-def mark_length(path: Path) -> int:
+def bom_length(path: Path) -> int:
     """Length of a byte-order mark, which is no part of the text."""
-    with opened(path) as file:
+    with open_packed(path) as file:
         return len(codecs.BOM_UTF8) if file.read(3) == codecs.BOM_UTF8 else 0
 
 

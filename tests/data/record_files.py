@@ -11,7 +11,7 @@ import pytest
 FORMATS = ["a.jsonl", "a.ndjson", "a.jsonl.gz", "a.json.gz", "a.jsonl.zst", "a.parquet"]
 
 
-def made(count: int, seed: int = 0) -> list[str]:
+def make_documents(count: int, seed: int = 0) -> list[str]:
     """Documents of unequal length, with line ends, quotes and signs of several bytes."""
     draw = random.Random(seed)
     words = ["ein", "Wörtchen", '"quoted"', "日本", "back\\slash", "tab\there", "🙂", "the", "of", "and"]
@@ -22,7 +22,7 @@ def made(count: int, seed: int = 0) -> list[str]:
     ]
 
 
-def save(documents: Sequence[str], path: Path, field: str = "text") -> Path:
+def write_records(documents: Sequence[str], path: Path, field: str = "text") -> Path:
     """Written with the plain tools, which are the oracle of the readers."""
     lines = "".join(
         json.dumps({"id": i, field: text}, ensure_ascii=i % 2 == 0) + "\n" for i, text in enumerate(documents)
@@ -44,7 +44,7 @@ def save(documents: Sequence[str], path: Path, field: str = "text") -> Path:
     return path
 
 
-def needs(name: str) -> None:
+def skip_without(name: str) -> None:
     if name.endswith(".zst"):
         pytest.importorskip("zstandard")
     if name.endswith(".parquet"):

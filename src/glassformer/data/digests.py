@@ -6,20 +6,18 @@ import numpy as np
 
 from glassformer.data.sources import DIGEST
 
-FULL = 3 / 4  # of the table, before it grows
+MAX_LOAD = 3 / 4  # of the table, before it grows
 GROWTH = 3 / 2
 CHUNK = 1 << 20  # digests read at once
 
 
-class Seen:
+class DigestSet:
     """A set of digests: 21 to 32 bytes for each, half as much again for the moment in which it grows."""
 
     def __init__(self) -> None:
-        from glassformer.tokenizers.fast.kernels.seen import (
-            put,  # compiled, and loaded only where it is needed
-        )
+        from glassformer.tokenizers.fast.kernels.hash_set import add_keys  # compiled: loaded when needed
 
-        self._put = put
+        self._add_keys = add_keys
         self._table = np.zeros((1 << 10, 2), np.uint64)
         self.count = 0
 
@@ -44,11 +42,11 @@ class Seen:
                 self._add(np.frombuffer(block, np.uint64).reshape(-1, 2))
 
     def _add(self, keys: np.ndarray) -> None:
-        needed = self.count + len(keys)
-        if needed > FULL * len(self._table):
+        total = self.count + len(keys)
+        if total > MAX_LOAD * len(self._table):
             size = len(self._table)
-            while needed > FULL * size:
+            while total > MAX_LOAD * size:
                 size = int(size * GROWTH)
             old, self._table = self._table, np.zeros((size, 2), np.uint64)
-            self._put(self._table, old)
-        self.count += self._put(self._table, keys)
+            self._add_keys(self._table, old)
+        self.count += self._add_keys(self._table, keys)
