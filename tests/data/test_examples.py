@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from glassformer.core.errors import DataError, GlassformerError, UsageError
-from glassformer.data import datasets
+from glassformer.data.catalog import DATASETS, File, Published
 from glassformer.data.datasets import open_examples, task_of
-from glassformer.data.download import DataSet, File
 from glassformer.data.examples import divide_examples, label_names
-from glassformer.data.generated import _ordinal, _year, dates, digits, docstrings, pycode
+from glassformer.data.generated import dates, digits, docstrings, pycode
+from glassformer.data.generated.dates import _ordinal, _year
 from glassformer.data.tables import own_examples, read_examples
 from tests.data.test_sources import server  # noqa: F401
 
@@ -131,7 +131,7 @@ def test_labels_are_sorted_numbers_by_value() -> None:
 
 
 def test_no_spelling_of_a_held_out_date_is_trained_on() -> None:
-    splits = dates().splits
+    splits = dates.examples().splits
     days = {split: {iso for _, iso in examples} for split, examples in splits.items()}
     assert not days["train"] & days["valid"] and not days["train"] & days["test"]
     assert min(len(s) for s in days.values()) > 400
@@ -170,10 +170,10 @@ def test_ordinals_are_spelled_right() -> None:
 
 
 def test_what_the_standard_library_gives() -> None:
-    topics = docstrings()
+    topics = docstrings.examples()
     assert len(label_names(topics.splits["train"])) == 8
     assert len(topics.splits["train"]) > 1000
-    code = pycode()
+    code = pycode.examples()
     words, tags = code.splits["train"][0]
     assert len(words) == len(tags)
     assert {"call", "keyword", "method", "variable"} <= set(label_names(code.splits["train"]))
@@ -183,7 +183,7 @@ def test_an_image_is_cut_into_patches_row_by_row() -> None:
     pytest.importorskip("sklearn")
     from sklearn.datasets import load_digits
 
-    patches, label = digits().splits["train"][0]
+    patches, label = digits.examples().splits["train"][0]
     assert patches.shape == (16, 4) and label in "0123456789"
     images = load_digits().images / 16
     whole = patches.reshape(4, 4, 2, 2).swapaxes(1, 2).reshape(8, 8)
@@ -220,8 +220,8 @@ def test_files_of_a_set_are_downloaded_one_by_one(
         for split in ("train", "valid")
         for side, text in sides.items()
     }
-    dataset = DataSet("a test", "pairs", (), files, task="translate", rule="as published")
-    monkeypatch.setitem(datasets.DATASETS, "pairs", dataset)
+    dataset = Published(about="a test", folder="pairs", files=files, task="translate", rule="as published")
+    monkeypatch.setitem(DATASETS, "pairs", dataset)
     examples = open_examples("pairs", "translate", None, 0.1, 0.1)
     assert examples.splits["valid"] == [("one", "eins"), ("two", "zwei")] and examples.warnings == []
     (tmp_path / "cache" / "data" / "pairs" / "train.en").unlink()

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.core.errors import DataError
-from glassformer.data import datasets, sources
-from glassformer.data.datasets import DataSet, File, open_corpus
+from glassformer.data import sources
+from glassformer.data.catalog import DATASETS, File, Published
+from glassformer.data.datasets import open_corpus
 from glassformer.data.sources import Span, own_corpus
 
 
@@ -40,7 +41,7 @@ def test_pydocs_never_imports_what_it_reads() -> None:
     import sys
 
     code = (
-        "import sys; from glassformer.data.pydocs import documents; documents();"
+        "import sys; from glassformer.data.generated.pydocs import documents; documents();"
         "print('antigravity' in sys.modules, 'pydoc_data.topics' in sys.modules)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -144,7 +145,7 @@ def test_a_named_set_is_downloaded_checked_and_cached(
     monkeypatch.delenv("GLASSFORMER_DATA", raising=False)
     data = _archive({"set/a.tokens": "train text\n", "set/b.tokens": "valid text\n"})
     (root / "set.zip").write_bytes(data)
-    dataset = DataSet(
+    dataset = Published(
         about="a test",
         folder="tiny",
         urls=(f"{url}/nowhere.zip", f"{url}/set.zip"),
@@ -152,7 +153,7 @@ def test_a_named_set_is_downloaded_checked_and_cached(
         checksum="md5:" + hashlib.md5(data).hexdigest(),
         rule="as published",
     )
-    monkeypatch.setitem(datasets.DATASETS, "tiny", dataset)
+    monkeypatch.setitem(DATASETS, "tiny", dataset)
     assert joined(open_corpus("tiny"), "train") == "train text\n"
     (root / "set.zip").unlink()
     assert joined(open_corpus("tiny"), "valid") == "valid text\n"  # from the cache

@@ -11,38 +11,14 @@ import os
 import urllib.error
 import urllib.request
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.core.errors import DataError
 from glassformer.core.files import cache_dir, write_atomically
+from glassformer.data.catalog import File, Published
 
 
-@dataclass(frozen=True)
-class File:
-    """One file of a data set: its name here, and its checksum where that is published."""
-
-    name: str
-    sha256: str | None = None
-    member: str | None = None  # its path inside the archive, when the download is one
-    urls: tuple[str, ...] = ()  # where it lies by itself, when it does; .gz is unpacked
-
-
-@dataclass(frozen=True)
-class DataSet:
-    about: str
-    folder: str
-    urls: tuple[str, ...]  # of one download that holds all files, tried in turn
-    files: dict[
-        str, File
-    ]  # split → file; "all" for one that is divided here; of a parallel text "split side"
-    task: str = "language"  # what it is for when nothing else is said
-    checksum: str = ""  # algorithm:digest of the download
-    valid: float = 0.0  # share of "all" that is validation
-    rule: str = ""
-
-
-def local_file(name: str, dataset: DataSet, file: File) -> Path:
+def local_file(name: str, dataset: Published, file: File) -> Path:
     """The file on this machine, downloaded if need be."""
     root = os.environ.get("GLASSFORMER_DATA")
     names = [file.name, *([Path(file.member).name] if file.member else [])]
@@ -56,7 +32,7 @@ def local_file(name: str, dataset: DataSet, file: File) -> Path:
     return cached
 
 
-def download(name: str, dataset: DataSet) -> None:
+def download(name: str, dataset: Published) -> None:
     """Fetch a data set that is one download into the cache; nothing is kept whose checksum is wrong."""
     folder = cache_dir("data", dataset.folder)
     data = _fetch(name, dataset, dataset.urls)
@@ -70,7 +46,7 @@ def download(name: str, dataset: DataSet) -> None:
         write_atomically(folder / file.name, data)
 
 
-def download_file(name: str, dataset: DataSet, file: File) -> None:
+def download_file(name: str, dataset: Published, file: File) -> None:
     """Fetch one file of a data set into the cache."""
     data = _fetch(name, dataset, file.urls)
     if data[:2] == b"\x1f\x8b":
@@ -80,7 +56,7 @@ def download_file(name: str, dataset: DataSet, file: File) -> None:
     write_atomically(cache_dir("data", dataset.folder) / file.name, data)
 
 
-def _fetch(name: str, dataset: DataSet, urls: tuple[str, ...]) -> bytes:
+def _fetch(name: str, dataset: Published, urls: tuple[str, ...]) -> bytes:
     reasons: list[str] = []
     for url in urls:
         try:
@@ -94,7 +70,7 @@ def _fetch(name: str, dataset: DataSet, urls: tuple[str, ...]) -> bytes:
     )
 
 
-def _check(name: str, dataset: DataSet, data: bytes, checksum: str) -> None:
+def _check(name: str, dataset: Published, data: bytes, checksum: str) -> None:
     algorithm, _, expected = checksum.partition(":")
     digest = hashlib.new(algorithm, data).hexdigest()
     if digest != expected:
@@ -104,7 +80,7 @@ def _check(name: str, dataset: DataSet, data: bytes, checksum: str) -> None:
         )
 
 
-def _by_hand(dataset: DataSet) -> str:
+def _by_hand(dataset: Published) -> str:
     files = list(dataset.files.values())
     urls = dataset.urls[:1] or tuple(f.urls[0] for f in files)
     return (
