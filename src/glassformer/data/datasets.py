@@ -1,4 +1,4 @@
-"""From a SOURCE to data, whatever the source is.
+"""From a SOURCE to data: `load_dataset` is the one way, whatever the source is.
 
     SOURCE                                     becomes
     a name in catalog.py                       that data set, downloaded or made here
@@ -12,7 +12,7 @@ a warning, and the run records its fingerprint. A file or folder that is called 
 import hashlib
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 from glassformer.core.errors import DataError, UsageError, closest
 from glassformer.data.catalog import DATASETS, Generated, Published, dataset_names
@@ -21,8 +21,73 @@ from glassformer.data.download import local_file
 from glassformer.data.examples import Example, Examples
 from glassformer.data.hub import PREFIX
 from glassformer.data.sources import Corpus, Span, character_start, divide, make_corpus, own_corpus
-from glassformer.data.tables import own_examples, read_examples
+from glassformer.data.tables import COLUMN_NAMES, own_examples, read_examples
 from glassformer.data.text_files import text_digest
+
+TEXT_TASKS = ("language", "masked")  # they learn from text; the others from examples (tables.COLUMN_NAMES)
+
+
+@overload
+def load_dataset(
+    name_or_path: str | Path,
+    task: Literal["language", "masked"],
+    *,
+    target: str | Path | None = None,
+    valid: float = 0.05,
+    test: float = 0.05,
+    field: str = "text",
+) -> Corpus: ...
+@overload
+def load_dataset(
+    name_or_path: str | Path,
+    task: Literal["classify", "tag", "translate"],
+    *,
+    target: str | Path | None = None,
+    valid: float = 0.05,
+    test: float = 0.05,
+    field: str = "text",
+) -> Examples: ...
+@overload
+def load_dataset(
+    name_or_path: str | Path,
+    task: str | None = None,
+    *,
+    target: str | Path | None = None,
+    valid: float = 0.05,
+    test: float = 0.05,
+    field: str = "text",
+) -> Corpus | Examples: ...
+def load_dataset(
+    name_or_path: str | Path,
+    task: str | None = None,
+    *,
+    target: str | Path | None = None,
+    valid: float = 0.05,
+    test: float = 0.05,
+    field: str = "text",
+) -> Corpus | Examples:
+    """The data that a SOURCE stands for: a corpus of text, or examples with the answers to learn.
+
+    name_or_path  the name of a data set (catalog.py), a file, a folder, a pattern such as notes/*.txt,
+                  hf:NAME, or - for standard input
+    task          language and masked give a Corpus; classify, tag and translate give Examples. None is what
+                  the source has: a data set is for the task it was made for, a file with a `target` is
+                  translated, anything else is text
+    target        of a parallel text, the file with the other language, line by line the same
+    valid, test   the shares that are held out where a source does not come with splits of its own
+    field         where records (JSON lines, Parquet, hf:) have their text
+
+    Text is not read yet, however much there is; examples are, since they are small. What is missing, is no
+    text, or is for another task raises a DataError or UsageError that says what would do.
+    """
+    source, other = str(name_or_path), None if target is None else str(target)
+    task = task or task_of(source, other)
+    if task in TEXT_TASKS:
+        return open_corpus(source, valid, test, field)
+    if task not in COLUMN_NAMES:
+        tasks = [*TEXT_TASKS, *COLUMN_NAMES]
+        raise UsageError(f"there is no task '{task}'.{closest(task, tasks)} Tasks: {', '.join(tasks)}.")
+    return open_examples(source, task, other, valid, test)
 
 
 def task_of(source: str, target: str | None = None) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from glassformer.core.errors import UsageError
 from glassformer.data.batches import shares_of
-from glassformer.data.datasets import open_corpus
+from glassformer.data.datasets import load_dataset
 from glassformer.data.sources import Corpus
 
 
@@ -37,7 +37,7 @@ def open_mix(mix: dict[str, float], valid: float, test: float, field: str) -> Mi
     if "-" in mix:
         raise UsageError("data.mix: standard input cannot be one of several sources; save it to a file first")
     shares_of(list(mix.values()))  # refuses what cannot be mixed before anything is read
-    sources = [open_corpus(name, valid, test, field) for name in mix]
+    sources = [load_dataset(name, "language", valid=valid, test=test, field=field) for name in mix]
     fingerprint = hashlib.sha256("\n".join(source.fingerprint for source in sources).encode()).hexdigest()
     total = sum(mix.values())
     name = "mix of " + ", ".join(f"{100 * weight / total:.3g} % {name}" for name, weight in mix.items())
