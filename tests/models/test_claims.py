@@ -4,36 +4,44 @@ import pytest
 import torch
 from torch import Tensor
 
+from glassformer.config.schema import build
 from glassformer.models.attention import attend_by_formula
+from glassformer.models.build import Decoder
 from glassformer.models.layers import BatchNorm
 from glassformer.models.mask import Mask
 from glassformer.models.tap import Record
-from tests.conftest import tiny_config, tiny_model
+from glassformer.objectives.objective import cross_entropy
+from glassformer.training.optim import freeze, make_optimizers
+from tests.conftest import tiny_model
 
 
 @pytest.mark.parametrize("D", [16, 64, 256])
 def test_the_scale_keeps_the_variance_of_scores_at_one(D: int) -> None:
     """q·k of unit-variance vectors has variance D; divided by √D it has 1, whatever D is."""
     torch.manual_seed(0)
-    q, k = torch.randn(2, 20_000, D)
-    raw = (q * k).sum(-1)
-    assert raw.var().item() == pytest.approx(D, rel=0.05)
-    assert (raw / D**0.5).var().item() == pytest.approx(1.0, rel=0.05)
+    q, k = torch.randn(2, 1, 1, 500, D)
+    assert (q @ k.mT).var().item() == pytest.approx(D, rel=0.05)
+    _, weights = attend_by_formula(q, k, k, Mask())
+    # The logarithm of a softmax gives back the scores, but for a constant in each row.
+    assert weights.log().var(dim=-1).mean().item() == pytest.approx(1.0, rel=0.05)
 
 
 def test_without_the_scale_the_softmax_saturates_and_gradients_vanish() -> None:
     torch.manual_seed(0)
     D, T = 256, 32
-    q, k = (torch.randn(8, 1, T, D, requires_grad=True) for _ in range(2))
+    q, k = (torch.randn(8, 1, T, D) for _ in range(2))
+    values = torch.eye(T).expand(8, 1, T, T)  # so that the output is the weights
 
-    def looking(scale: float) -> tuple[float, float]:
-        weights = (q @ k.transpose(-2, -1) * scale).softmax(-1)
-        slope = (weights * (1 - weights)).mean()  # of the softmax: ∂wᵢ/∂sᵢ
-        return weights.max(-1).values.mean().item(), slope.item()
+    def largest_weight_and_slope(factor: float) -> tuple[float, float]:
+        """Of attention whose scores are `factor` times as large: the slope is that of the weights by them."""
+        bias = torch.zeros(8, 1, T, T, requires_grad=True)
+        weights, _ = attend_by_formula(factor * q, k, values, Mask(), bias)
+        slope = torch.autograd.grad(weights.diagonal(dim1=-2, dim2=-1).sum(), bias)[0]
+        return weights.max(-1).values.mean().item(), slope.abs().mean().item()
 
-    (scaled_top, scaled_slope), (raw_top, raw_slope) = looking(D**-0.5), looking(1.0)
-    assert scaled_top < 0.25 and raw_top > 0.9  # nearly all weight on one key
-    assert raw_slope < 0.2 * scaled_slope
+    scaled, unscaled = largest_weight_and_slope(1.0), largest_weight_and_slope(D**0.5)
+    assert scaled[0] < 0.25 and unscaled[0] > 0.9  # nearly all weight on one key
+    assert unscaled[1] < 0.2 * scaled[1]
 
 
 def test_values_may_be_wider_than_keys() -> None:
@@ -86,9 +94,23 @@ def test_a_causal_model_with_batch_normalisation_leaks_in_training() -> None:
 
 
 def test_a_fixed_embedding_is_a_frozen_one() -> None:
-    from glassformer.models.build import Decoder
-    from glassformer.training.optim import freeze
-
-    model = Decoder(tiny_config())
+    """Frozen, it stays to the bit what it was while all else learns, and all else learns as beside it."""
+    model, ids = tiny_model(init="gpt2"), torch.randint(23, (4, 12))
+    whole = _gradients(model, ids)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
     freeze(model, ["stack.embedding"])
-    assert not model.stack.embedding.weight.requires_grad
+    gradients = _gradients(model, ids)
+    assert whole.keys() - gradients.keys() == {"stack.embedding.weight"}
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, whole[name])
+    for optimizer in make_optimizers(model, build({"training": {"lr": 0.1, "weight_decay": 0.1}}).training):
+        optimizer.step()
+    for name, p in model.named_parameters():
+        assert torch.equal(p, before[name]) == (name == "stack.embedding.weight"), name
+
+
+def _gradients(model: Decoder, ids: Tensor) -> dict[str, Tensor]:
+    """Of every parameter that is trained; the model keeps them too, for an optimizer."""
+    model.zero_grad()
+    cross_entropy(model(ids[:, :-1]), ids[:, 1:]).backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}

@@ -123,12 +123,12 @@ def test_a_new_model_prefers_no_token_and_learns() -> None:
     model = PlainGPT(vocab=11, context=16, layers=2, heads=2, width=32)
     ids = (torch.arange(17) % 11).repeat(4, 1)
     assert model.loss(ids).item() == pytest.approx(math.log(11), abs=0.1)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    for _ in range(60):
-        optimizer.zero_grad()
-        model.loss(ids).backward()
-        optimizer.step()
-    assert model.loss(ids).item() < 0.05
+    for _ in range(150):
+        gradients = torch.autograd.grad(model.loss(ids), list(model.parameters()))
+        with torch.no_grad():
+            for p, gradient in zip(model.parameters(), gradients, strict=True):
+                p -= 0.1 * gradient
+    assert model.loss(ids).item() < 0.1
     assert model.generate(ids[:1, :3], 20)[0, :17].tolist() == ids[0].tolist()  # and writes past its context
 
 
