@@ -182,7 +182,8 @@ def plot(rows: Sequence[Row], kind: str = "svg") -> bytes:
     best = [*(p["score"] for r in shown for p in r.curve), *floor.values()]
     if best and score != "accuracy":  # the first steps must not flatten the rest
         places.flat[0].set_ylim(min(best) * 0.98, min(max(best), min(best) * 2.2))
-    places.flat[0].legend(frameon=False, fontsize=9)
+    if shown:
+        places.flat[0].legend(frameon=False, fontsize=9)
     drawn = io.BytesIO()
     figure.savefig(drawn, format=kind, dpi=120)
     plt.close(figure)

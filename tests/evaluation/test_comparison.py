@@ -1,0 +1,241 @@
+"""Runs side by side: which are one line, in which order, in which words, and under which curves."""
+
+import json
+import math
+import re
+import statistics
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.evaluation.comparison import Row, as_dicts, columns, floors, lines, page, plot, table
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def row(name: str, value: float = 1.0, group: str = "", **changes: Any) -> Row:
+    """A language model's row, unless told otherwise; a group of its own unless told."""
+    facts: dict[str, Any] = {
+        "task": "language",
+        "family": "transformer",
+        "parameters": 1_234_567,
+        "tokens": 1000,
+        "seconds": 2.0,
+        "tokens_per_second": 500.0,
+        "operations_per_token": 6e6,
+        "numbers": {"perplexity": 8.0 * value},
+        "score": ("bits per byte", value, False),
+        "data": "shakespeare",
+        "window": "128 / 64",
+    }
+    return Row(name=name, group=group or name, **{**facts, **changes})
+
+
+def curve(*scores: float) -> list[dict[str, float]]:
+    return [
+        {"step": 10.0 * i, "tokens": 100.0 * i, "seconds": float(i), "score": score}
+        for i, score in enumerate(scores, 1)
+    ]
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_line() -> None:
+    runs = [row(f"base-seed={i}", value, "base") for i, value in enumerate((1.0, 1.2, 1.7))]
+    (line,) = lines(runs)
+    assert line.rows == runs and line.name == "base × 3"
+    assert line.mean(lambda r: r.score[1]) == (
+        pytest.approx(1.3),
+        pytest.approx(statistics.stdev((1, 1.2, 1.7))),
+    )
+    assert columns(line)["bits per byte"] == "1.3000 ± 0.3606"
+    assert columns(line)["perplexity"] == "10.40 ± 2.88"
+
+
+def test_runs_of_other_data_or_another_score_are_not_one_line() -> None:
+    runs = [
+        row("a", group="g"),
+        row("b", group="g", data="pydocs"),
+        row("c", group="g", score=("loss", 1.0, False)),
+        row("d", group="g", task="masked"),
+    ]
+    assert sorted(line.name for line in lines(runs)) == ["a", "b", "c", "d"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0.1, 10), min_size=1, max_size=8, unique=True), st.booleans())
+def test_the_best_comes_first(values: list[float], more_is_better: bool) -> None:
+    runs = [row(f"run {i}", v, score=("score", v, more_is_better)) for i, v in enumerate(values)]
+    ordered = [line.rows[0].score[1] for line in lines(runs)]
+    assert ordered == sorted(values, reverse=more_is_better)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.1, 10)), min_size=1, max_size=12))
+def test_every_run_is_in_one_line_and_lines_are_means(drawn: list[tuple[str, float]]) -> None:
+    runs = [row(f"{group}-seed={i}", value, group) for i, (group, value) in enumerate(drawn)]
+    found = lines(runs)
+    assert sorted(r.name for line in found for r in line.rows) == sorted(r.name for r in runs)
+    means = [line.mean(lambda r: r.score[1])[0] for line in found]
+    assert means == sorted(means)
+    for line in found:
+        own = [value for group, value in drawn if group == line.rows[0].group]
+        mean, deviation = line.mean(lambda r: r.score[1])
+        assert mean == pytest.approx(statistics.fmean(own))
+        assert deviation == (pytest.approx(statistics.stdev(own)) if len(own) > 1 else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["lr=1-seed=0", "lr=1-seed=1"], "lr=1 × 2"),
+        (["big_seed_3", "big_seed_4", "big_seed_5"], "big × 3"),
+        (["one", "two"], "seeds × 2"),
+        (["same", "same"], "same × 2"),
+        (["alone"], "alone"),
+    ],
+)
+def test_a_line_is_called_what_its_runs_have_in_common(names: list[str], expected: str) -> None:
+    assert lines([row(name, group="g") for name in names])[0].name == expected
+
+
+def test_the_cells_of_a_line() -> None:
+    assert columns(lines([row("a", 1.25)])[0]) == {
+        "run": "a",
+        "model": "transformer",
+        "data": "shakespeare",
+        "parameters": "1,234,567",
+        "tokens": "1,000",
+        "bits per byte": "1.2500",
+        "perplexity": "10.00",
+        "tokens/s": "500",
+        "seconds": "2.0",
+        "window / stride": "128 / 64",
+        "operations": "6.00e+09",
+    }
+    translator = row("t", numbers={"exact_match": 0.25}, score=("BLEU", 41.236, True), window="")
+    cells = columns(lines([translator])[0])
+    assert cells["BLEU"] == "41.24" and cells["exact match"] == "0.2500"
+    assert "perplexity" not in cells and "window / stride" not in cells
+    assert columns(lines([row("w", lossless=False)])[0])["bits per byte"] == "1.0000 (<unk>)"
+
+
+def test_each_baseline_is_there_once() -> None:
+    same = {"5-gram, Kneser-Ney": 2.5}
+    runs = [
+        row("a", floor=same),
+        row("b", floor=same),
+        row("c", data="pydocs", floor={"5-gram, Kneser-Ney": 2.0}),
+    ]
+    assert floors(runs) == [
+        {"run": "floor: 5-gram, Kneser-Ney", "data": "shakespeare", "bits per byte": "2.5000"},
+        {"run": "floor: 5-gram, Kneser-Ney", "data": "pydocs", "bits per byte": "2.0000"},
+    ]
+    copied = row("t", score=("BLEU", 40.0, True), floor={"the source itself": 3.14159})
+    assert floors([copied]) == [{"run": "floor: the source itself", "data": "shakespeare", "BLEU": "3.14"}]
+
+
+def test_the_table_has_the_columns_of_all_lines_and_fills_gaps() -> None:
+    runs = [row("b", 2.0, floor={"5-gram": 3.0}), row("a", 1.0, numbers={}, window="")]
+    names, cells = table(runs)
+    assert names == [
+        *("run", "model", "parameters", "tokens", "bits per byte", "tokens/s", "seconds", "operations"),
+        *("perplexity", "window / stride"),
+    ]
+    assert [line[0] for line in cells] == ["a", "b", "floor: 5-gram"]
+    assert cells[0][-2:] == ["", ""] and cells[1][-2:] == ["16.00", "128 / 64"]
+    assert cells[2] == ["floor: 5-gram", "", "", "", "3.0000", "", "", "", "", ""]
+
+
+def test_the_data_is_a_column_only_where_it_differs() -> None:
+    assert "data" not in table([row("a"), row("b")])[0]
+    assert "data" in table([row("a"), row("b", data="pydocs")])[0]
+
+
+def test_the_numbers_of_compare_keep_their_keys() -> None:
+    """`compare --json` prints these; scripts read them."""
+    runs = [
+        row("s-seed=0", 1.0, "s", floor={"5-gram": 2.5}),
+        row("s-seed=1", 2.0, "s", floor={"5-gram": 2.5}),
+    ]
+    alone = row("t", 3.0)
+    assert json.loads(json.dumps(as_dicts([*runs, alone]))) == [
+        {
+            "runs": ["s-seed=0", "s-seed=1"],
+            "task": "language",
+            "family": "transformer",
+            "data": "shakespeare",
+            "parameters": 1_234_567,
+            "tokens": 1000,
+            "score": {"name": "bits per byte", "mean": 1.5, "deviation": math.sqrt(0.5)},
+            "numbers": [{"perplexity": 8.0}, {"perplexity": 16.0}],
+            "seconds": 2.0,
+            "tokens_per_second": 500.0,
+            "operations": 6e9,
+            "floor": {"5-gram": 2.5},
+        },
+        {
+            "runs": ["t"],
+            "task": "language",
+            "family": "transformer",
+            "data": "shakespeare",
+            "parameters": 1_234_567,
+            "tokens": 1000,
+            "score": {"name": "bits per byte", "mean": 3.0, "deviation": 0.0},
+            "numbers": {"perplexity": 24.0},
+            "seconds": 2.0,
+            "tokens_per_second": 500.0,
+            "operations": 6e9,
+            "floor": {},
+        },
+    ]
+
+
+@pytest.fixture(scope="module")
+def drawn() -> str:
+    """Two seeds of one run, another run, one without a curve and one of other data."""
+    facts: dict[str, Any] = {"curve_name": "bits per byte", "floor": {"5-gram": 2.5}}
+    return plot(
+        [
+            row("base-seed=0", group="base", curve=curve(3.0, 2.0, 1.5), **facts),
+            row("base-seed=1", group="base", curve=curve(3.1, 2.1), **facts),
+            row("wide", curve=curve(2.9, 1.9, 1.4, 1.3), **facts),
+            row("short", curve=curve(4.0), **facts),
+            row("elsewhere", curve=curve(1.0, 0.5), **{**facts, "data": "pydocs"}),
+        ]
+    ).decode()
+
+
+def test_the_plot_has_every_curve_on_every_axis(drawn: str) -> None:
+    """Counted by the points: matplotlib draws the marker of each as a use of one shape."""
+    assert drawn.lstrip().startswith("<?xml") and "</svg>" in drawn
+    assert "wide" in drawn and "base × 2" in drawn  # matplotlib leaves the texts as comments
+    assert "short" not in drawn and "elsewhere" not in drawn
+    colours = {"#1f5fa8": 3 + 2, "#c8501e": 4}  # points of both seeds, of the other run
+    for colour, points in colours.items():
+        uses = [u for u in re.findall(r"<use [^>]*>", drawn) if f"stroke: {colour}" in u]
+        assert len(uses) == 4 * points + 1  # four axes, and one in the legend
+    assert drawn.count("<!-- 5-gram -->") == 4
+    for axis in ("steps", "tokens", "seconds of training", "operations"):
+        assert f"<!-- {axis} -->" in drawn
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_plot_is_a_picture_file_too() -> None:
+    assert plot([row("a", curve=curve(2.0, 1.0))], "png").startswith(PNG)
+    assert plot([row("a")], "png").startswith(PNG)  # nothing to draw is no failure
+
+
+def test_baselines_are_drawn_only_where_they_are_of_the_curve() -> None:
+    """A translator's baseline is a BLEU; along the way its loss is measured."""
+    run = row("t", score=("BLEU", 40.0, True), floor={"the source itself": 3.0}, curve=curve(3.0, 2.0))
+    assert "the source itself" not in plot([run]).decode()
+
+
+def test_the_page_escapes_what_it_shows_and_needs_nothing_else() -> None:
+    shown = page([row("<b>&run</b>", curve=curve(2.0, 1.0), lossless=False)], "<i>title</i>")
+    assert "<td>&lt;b&gt;&amp;run&lt;/b&gt;</td>" in shown and "<td>1.0000 (&lt;unk&gt;)</td>" in shown
+    assert "<title>&lt;i&gt;title&lt;/i&gt;</title>" in shown
+    assert "<b>" not in shown and "<i>" not in shown
+    assert shown.count("<svg") == 1 and "<?xml" not in shown and "<script" not in shown
+    assert "<svg" not in page([row("a")], "no curves")
