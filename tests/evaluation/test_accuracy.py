@@ -75,21 +75,21 @@ def test_batches_by_length_hold_every_example_once(lengths: list[int]) -> None:
 def test_answers_of_a_tagger_are_those_of_its_table() -> None:
     """Padding and positions without a label are left out; each answer knows its example and position."""
     objective = tagging([[0, 1, 2], [2, 0]], [[0, NOT_SCORED, 0], [2, 1]])
-    (said,) = answers(Lookup(TABLE), objective)  # the shorter example first
-    assert said.rows.tolist() == [1, 1, 0, 0]
-    assert said.places.tolist() == [0, 1, 0, 2]
-    assert said.targets.tolist() == [2, 1, 0, 0]
-    assert said.predicted.tolist() == [2, 0, 0, 2]
-    np.testing.assert_allclose(said.probability, [0.5, 0.7, 0.7, 0.5], rtol=1e-6)
-    np.testing.assert_allclose(said.nats, -np.log([0.5, 0.2, 0.7, 0.25]), rtol=1e-6)
+    (result,) = answers(Lookup(TABLE), objective)  # the shorter example first
+    assert result.rows.tolist() == [1, 1, 0, 0]
+    assert result.positions.tolist() == [0, 1, 0, 2]
+    assert result.targets.tolist() == [2, 1, 0, 0]
+    assert result.predictions.tolist() == [2, 0, 0, 2]
+    np.testing.assert_allclose(result.probabilities, [0.5, 0.7, 0.7, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(result.nats, -np.log([0.5, 0.2, 0.7, 0.25]), rtol=1e-6)
 
 
 def test_answers_of_a_classifier_are_one_for_each_example() -> None:
     inputs, labels = [np.array([1, 0, 0]), np.array([2]), np.array([0, 1])], [np.array(y) for y in (1, 0, 0)]
-    (said,) = answers(FirstLookup(TABLE), Labelling("classify", inputs, labels))
-    assert said.rows.tolist() == [1, 2, 0] and said.places.tolist() == [0, 0, 0]
-    assert said.predicted.tolist() == [2, 0, 1] and said.targets.tolist() == [0, 0, 1]
-    np.testing.assert_allclose(said.nats, -np.log([0.25, 0.7, 0.6]), rtol=1e-6)
+    (result,) = answers(FirstLookup(TABLE), Labelling("classify", inputs, labels))
+    assert result.rows.tolist() == [1, 2, 0] and result.positions.tolist() == [0, 0, 0]
+    assert result.predictions.tolist() == [2, 0, 1] and result.targets.tolist() == [0, 0, 1]
+    np.testing.assert_allclose(result.nats, -np.log([0.25, 0.7, 0.6]), rtol=1e-6)
 
 
 @settings(max_examples=30, deadline=None)

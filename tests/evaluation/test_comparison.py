@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.evaluation.comparison import Row, as_dicts, columns, floors, lines, page, plot, table
+from glassformer.evaluation.comparison import Row, as_dicts, baseline_rows, columns, lines, page, plot, table
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -72,14 +72,14 @@ def test_the_best_comes_first(values: list[float], more_is_better: bool) -> None
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.1, 10)), min_size=1, max_size=12))
-def test_every_run_is_in_one_line_and_lines_are_means(drawn: list[tuple[str, float]]) -> None:
-    runs = [row(f"{group}-seed={i}", value, group) for i, (group, value) in enumerate(drawn)]
-    found = lines(runs)
-    assert sorted(r.name for line in found for r in line.rows) == sorted(r.name for r in runs)
-    means = [line.mean(lambda r: r.score[1])[0] for line in found]
+def test_every_run_is_in_one_line_and_lines_are_means(pairs: list[tuple[str, float]]) -> None:
+    runs = [row(f"{group}-seed={i}", value, group) for i, (group, value) in enumerate(pairs)]
+    ordered = lines(runs)
+    assert sorted(r.name for line in ordered for r in line.rows) == sorted(r.name for r in runs)
+    means = [line.mean(lambda r: r.score[1])[0] for line in ordered]
     assert means == sorted(means)
-    for line in found:
-        own = [value for group, value in drawn if group == line.rows[0].group]
+    for line in ordered:
+        own = [value for group, value in pairs if group == line.rows[0].group]
         mean, deviation = line.mean(lambda r: r.score[1])
         assert mean == pytest.approx(statistics.fmean(own))
         assert deviation == (pytest.approx(statistics.stdev(own)) if len(own) > 1 else 0.0)
@@ -123,20 +123,22 @@ def test_the_cells_of_a_line() -> None:
 def test_each_baseline_is_there_once() -> None:
     same = {"5-gram, Kneser-Ney": 2.5}
     runs = [
-        row("a", floor=same),
-        row("b", floor=same),
-        row("c", data="pydocs", floor={"5-gram, Kneser-Ney": 2.0}),
+        row("a", baselines=same),
+        row("b", baselines=same),
+        row("c", data="pydocs", baselines={"5-gram, Kneser-Ney": 2.0}),
     ]
-    assert floors(runs) == [
+    assert baseline_rows(runs) == [
         {"run": "floor: 5-gram, Kneser-Ney", "data": "shakespeare", "bits per byte": "2.5000"},
         {"run": "floor: 5-gram, Kneser-Ney", "data": "pydocs", "bits per byte": "2.0000"},
     ]
-    copied = row("t", score=("BLEU", 40.0, True), floor={"the source itself": 3.14159})
-    assert floors([copied]) == [{"run": "floor: the source itself", "data": "shakespeare", "BLEU": "3.14"}]
+    copied = row("t", score=("BLEU", 40.0, True), baselines={"the source itself": 3.14159})
+    assert baseline_rows([copied]) == [
+        {"run": "floor: the source itself", "data": "shakespeare", "BLEU": "3.14"}
+    ]
 
 
 def test_the_table_has_the_columns_of_all_lines_and_fills_gaps() -> None:
-    runs = [row("b", 2.0, floor={"5-gram": 3.0}), row("a", 1.0, numbers={}, window="")]
+    runs = [row("b", 2.0, baselines={"5-gram": 3.0}), row("a", 1.0, numbers={}, window="")]
     names, cells = table(runs)
     assert names == [
         *("run", "model", "parameters", "tokens", "bits per byte", "tokens/s", "seconds", "operations"),
@@ -155,8 +157,8 @@ def test_the_data_is_a_column_only_where_it_differs() -> None:
 def test_the_numbers_of_compare_keep_their_keys() -> None:
     """`compare --json` prints these; scripts read them."""
     runs = [
-        row("s-seed=0", 1.0, "s", floor={"5-gram": 2.5}),
-        row("s-seed=1", 2.0, "s", floor={"5-gram": 2.5}),
+        row("s-seed=0", 1.0, "s", baselines={"5-gram": 2.5}),
+        row("s-seed=1", 2.0, "s", baselines={"5-gram": 2.5}),
     ]
     alone = row("t", 3.0)
     assert json.loads(json.dumps(as_dicts([*runs, alone]))) == [
@@ -192,9 +194,9 @@ def test_the_numbers_of_compare_keep_their_keys() -> None:
 
 
 @pytest.fixture(scope="module")
-def drawn() -> str:
+def svg() -> str:
     """Two seeds of one run, another run, one without a curve and one of other data."""
-    facts: dict[str, Any] = {"curve_name": "bits per byte", "floor": {"5-gram": 2.5}}
+    facts: dict[str, Any] = {"curve_name": "bits per byte", "baselines": {"5-gram": 2.5}}
     return plot(
         [
             row("base-seed=0", group="base", curve=curve(3.0, 2.0, 1.5), **facts),
@@ -206,18 +208,18 @@ def drawn() -> str:
     ).decode()
 
 
-def test_the_plot_has_every_curve_on_every_axis(drawn: str) -> None:
+def test_the_plot_has_every_curve_on_every_axis(svg: str) -> None:
     """Counted by the points: matplotlib draws the marker of each as a use of one shape."""
-    assert drawn.lstrip().startswith("<?xml") and "</svg>" in drawn
-    assert "wide" in drawn and "base × 2" in drawn  # matplotlib leaves the texts as comments
-    assert "short" not in drawn and "elsewhere" not in drawn
+    assert svg.lstrip().startswith("<?xml") and "</svg>" in svg
+    assert "wide" in svg and "base × 2" in svg  # matplotlib leaves the texts as comments
+    assert "short" not in svg and "elsewhere" not in svg
     colours = {"#1f5fa8": 3 + 2, "#c8501e": 4}  # points of both seeds, of the other run
     for colour, points in colours.items():
-        uses = [u for u in re.findall(r"<use [^>]*>", drawn) if f"stroke: {colour}" in u]
+        uses = [u for u in re.findall(r"<use [^>]*>", svg) if f"stroke: {colour}" in u]
         assert len(uses) == 4 * points + 1  # four axes, and one in the legend
-    assert drawn.count("<!-- 5-gram -->") == 4
+    assert svg.count("<!-- 5-gram -->") == 4
     for axis in ("steps", "tokens", "seconds of training", "operations"):
-        assert f"<!-- {axis} -->" in drawn
+        assert f"<!-- {axis} -->" in svg
 
 
 @pytest.mark.filterwarnings("error")
@@ -228,14 +230,14 @@ def test_the_plot_is_a_picture_file_too() -> None:
 
 def test_baselines_are_drawn_only_where_they_are_of_the_curve() -> None:
     """A translator's baseline is a BLEU; along the way its loss is measured."""
-    run = row("t", score=("BLEU", 40.0, True), floor={"the source itself": 3.0}, curve=curve(3.0, 2.0))
+    run = row("t", score=("BLEU", 40.0, True), baselines={"the source itself": 3.0}, curve=curve(3.0, 2.0))
     assert "the source itself" not in plot([run]).decode()
 
 
 def test_the_page_escapes_what_it_shows_and_needs_nothing_else() -> None:
-    shown = page([row("<b>&run</b>", curve=curve(2.0, 1.0), lossless=False)], "<i>title</i>")
-    assert "<td>&lt;b&gt;&amp;run&lt;/b&gt;</td>" in shown and "<td>1.0000 (&lt;unk&gt;)</td>" in shown
-    assert "<title>&lt;i&gt;title&lt;/i&gt;</title>" in shown
-    assert "<b>" not in shown and "<i>" not in shown
-    assert shown.count("<svg") == 1 and "<?xml" not in shown and "<script" not in shown
+    document = page([row("<b>&run</b>", curve=curve(2.0, 1.0), lossless=False)], "<i>title</i>")
+    assert "<td>&lt;b&gt;&amp;run&lt;/b&gt;</td>" in document and "<td>1.0000 (&lt;unk&gt;)</td>" in document
+    assert "<title>&lt;i&gt;title&lt;/i&gt;</title>" in document
+    assert "<b>" not in document and "<i>" not in document
+    assert document.count("<svg") == 1 and "<?xml" not in document and "<script" not in document
     assert "<svg" not in page([row("a")], "no curves")

@@ -16,12 +16,12 @@ from glassformer.evaluation.error_analysis import (
     text_mistakes,
     translation_mistakes,
 )
-from glassformer.evaluation.likelihood import Scored
+from glassformer.evaluation.likelihood import TokenLosses
 
 LABELS = ["no", "yes", "maybe"]
 
 
-def shown_ids(ids: np.ndarray) -> str:
+def show_ids(ids: np.ndarray) -> str:
     return " ".join(map(str, ids.tolist()))
 
 
@@ -29,22 +29,22 @@ def tables(mistakes: Mistakes) -> dict[str, Table]:
     return {table.title: table for table in mistakes.tables}
 
 
-def said(targets: list[int], predicted: list[int], probability: list[float] | None = None) -> Answers:
+def answers(targets: list[int], predictions: list[int], probabilities: list[float] | None = None) -> Answers:
     n = len(targets)
     return Answers(
         np.arange(n),
         np.zeros(n, int),
         np.array(targets, int),
         np.ones(n),
-        np.array(predicted, int),
-        np.array(probability or [0.5] * n),
+        np.array(predictions, int),
+        np.array(probabilities or [0.5] * n),
     )
 
 
 def test_bins_of_depth_double() -> None:
     """1, 2–3, 4–7, 8–15, …, each with its mean."""
     depth = np.arange(1, 21)
-    by_depth = text_mistakes([Scored(depth, depth, depth.astype(float))], np.arange(21), None, shown_ids)
+    by_depth = text_mistakes([TokenLosses(depth, depth, depth.astype(float))], np.arange(21), None, show_ids)
     assert tables(by_depth)["loss by the tokens seen before"].rows == [
         ["1", 1, 1.0],
         ["2–3", 2, 2.5],
@@ -61,7 +61,7 @@ def test_every_value_is_in_the_bin_of_its_size(frequency: list[int]) -> None:
     index = ids[1:]
     nats = index.astype(float)
     counts = np.array([0, *frequency])
-    result = text_mistakes([Scored(index, index, nats)], ids, counts, shown_ids)
+    result = text_mistakes([TokenLosses(index, index, nats)], ids, counts, show_ids)
     rows = tables(result)["loss by how often a token is in the training text"].rows
     assert sum(n for _, n, _ in rows) == len(frequency)
     for name, n, mean in rows:
@@ -75,27 +75,29 @@ def test_the_worst_predictions_are_sorted_and_show_what_came_before() -> None:
     ids = np.arange(100, 140)
     index = np.arange(1, 40)
     nats = np.where(index == 30, 9.0, np.where(index == 5, 8.0, index / 100))
-    parts = [Scored(index[:20], index[:20], nats[:20]), Scored(index[20:], index[20:], nats[20:])]
+    parts = [TokenLosses(index[:20], index[:20], nats[:20]), TokenLosses(index[20:], index[20:], nats[20:])]
     counts = np.zeros(140, int)
     counts[130] = 7
-    table = tables(text_mistakes(parts, ids, counts, shown_ids))["the worst predictions"]
+    table = tables(text_mistakes(parts, ids, counts, show_ids))["the worst predictions"]
     assert table.columns == ["nats", "token", "times in training", "after"]
-    assert table.rows[0] == [9.0, "130", 7, shown_ids(np.arange(114, 130))]  # sixteen tokens
+    assert table.rows[0] == [9.0, "130", 7, show_ids(np.arange(114, 130))]  # sixteen tokens
     assert table.rows[1] == [8.0, "105", 0, "100 101 102 103 104"]  # all there are
     losses = [row[0] for row in table.rows]
     assert len(losses) == WORST and losses == sorted(losses, reverse=True)
 
 
 def test_of_another_text_nothing_is_said_about_frequencies() -> None:
-    result = text_mistakes([Scored(np.array([1]), np.array([1]), np.ones(1))], np.arange(2), None, shown_ids)
+    result = text_mistakes(
+        [TokenLosses(np.array([1]), np.array([1]), np.ones(1))], np.arange(2), None, show_ids
+    )
     assert list(tables(result)) == ["loss by the tokens seen before", "the worst predictions"]
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=60), st.integers(1, 60))
 def test_confusions_are_counted(pairs: list[tuple[int, int]], cut: int) -> None:
-    targets, predicted = ([pair[side] for pair in pairs] for side in (0, 1))
-    parts = [said(targets[:cut], predicted[:cut]), said(targets[cut:], predicted[cut:])]
+    targets, predictions = ([pair[side] for pair in pairs] for side in (0, 1))
+    parts = [answers(targets[:cut], predictions[:cut]), answers(targets[cut:], predictions[cut:])]
     table = label_mistakes(parts, LABELS, lambda row, place: "").tables[0]
     assert table.columns == ["", *LABELS, "right"]
     counts = Counter(pairs)
@@ -106,15 +108,15 @@ def test_confusions_are_counted(pairs: list[tuple[int, int]], cut: int) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.floats(0.01, 1)), min_size=1, max_size=30))
-def test_the_surest_mistakes_come_first(drawn: list[tuple[int, int, float]]) -> None:
-    targets, predicted, probability = (list(column) for column in zip(*drawn, strict=True))
-    parts = [said(targets, predicted, probability)]
+def test_the_surest_mistakes_come_first(triples: list[tuple[int, int, float]]) -> None:
+    targets, predictions, probabilities = (list(column) for column in zip(*triples, strict=True))
+    parts = [answers(targets, predictions, probabilities)]
     table = label_mistakes(parts, LABELS, lambda row, place: f"example {row}").tables[1]
     assert table.columns == ["probability", "said", "is", "text"]
-    wrong = [i for i in range(len(drawn)) if targets[i] != predicted[i]]
-    wrong.sort(key=lambda i: -probability[i])
+    wrong = [i for i in range(len(triples)) if targets[i] != predictions[i]]
+    wrong.sort(key=lambda i: -probabilities[i])
     assert table.rows == [
-        [probability[i], LABELS[predicted[i]], LABELS[targets[i]], f"example {i}"] for i in wrong[:WORST]
+        [probabilities[i], LABELS[predictions[i]], LABELS[targets[i]], f"example {i}"] for i in wrong[:WORST]
     ]
 
 

@@ -54,8 +54,8 @@ def test_an_imported_model_can_be_looked_into_and_talks(gpt2: Path, tmp_path: Pa
     look = run.look("the lowest")
     assert look.components().error < 1e-6
     assert len(run.generate("the low", 5, seed=0)) == 1
-    shown = CliRunner().invoke(app, ["eval", str(run.path)])
-    assert shown.exit_code == 2 and "imported" in shown.output
+    result = CliRunner().invoke(app, ["eval", str(run.path)])
+    assert result.exit_code == 2 and "imported" in result.output
 
 
 def test_weights_may_be_untied(gpt2: Path, tmp_path: Path) -> None:

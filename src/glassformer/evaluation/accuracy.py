@@ -48,10 +48,10 @@ class Classification(Result):
         ]
 
 
-def classification(split: str, nats: np.ndarray, right: np.ndarray) -> Classification:
-    n = len(right)
-    interval = wilson(int(right.sum()), n)
-    return Classification(split, float(nats.mean(dtype=np.float64)), float(right.mean()), n, interval)
+def classification(split: str, nats: np.ndarray, correct: np.ndarray) -> Classification:
+    n = len(correct)
+    interval = wilson(int(correct.sum()), n)
+    return Classification(split, float(nats.mean(dtype=np.float64)), float(correct.mean()), n, interval)
 
 
 @dataclass(frozen=True)
@@ -59,25 +59,31 @@ class Answers:
     """What a model said about some examples, one entry per target."""
 
     rows: np.ndarray  # the example it belongs to
-    places: np.ndarray  # the position in it
+    positions: np.ndarray  # where in it
     targets: np.ndarray
     nats: np.ndarray
-    predicted: np.ndarray
-    probability: np.ndarray  # of what was predicted
+    predictions: np.ndarray
+    probabilities: np.ndarray  # of the predictions
+
+    @property
+    def correct(self) -> np.ndarray:
+        return self.predictions == self.targets
 
 
-def evaluate_labels(model: nn.Module, objective: Labelling, split: str, unseen: int = 0) -> Classification:
-    """`unseen`: labels of positions beyond the model's context, which count as wrong."""
+def evaluate_labels(
+    model: nn.Module, objective: Labelling, split: str, beyond_context: int = 0
+) -> Classification:
+    """`beyond_context`: labels of positions that the model cannot see, which count as wrong."""
     parts = list(answers(model, objective))
-    right = np.concatenate([*(p.predicted == p.targets for p in parts), np.zeros(unseen, bool)])
-    return classification(split, np.concatenate([p.nats for p in parts]), right)
+    correct = np.concatenate([*(part.correct for part in parts), np.zeros(beyond_context, bool)])
+    return classification(split, np.concatenate([part.nats for part in parts]), correct)
 
 
 def evaluate_masked(model: nn.Module, objective: MaskedModelling, split: str) -> Classification:
     """Accuracy and loss on hidden tokens; which are hidden is the same each time."""
-    parts = [found for _, found in masked_answers(model, objective)]
-    right = np.concatenate([p.predicted == p.targets for p in parts])
-    return classification(split, np.concatenate([p.nats for p in parts]), right)
+    parts = [part for _, part in masked_answers(model, objective)]
+    correct = np.concatenate([part.correct for part in parts])
+    return classification(split, np.concatenate([part.nats for part in parts]), correct)
 
 
 def masked_answers(model: nn.Module, objective: MaskedModelling) -> Iterator[tuple[Batch, Answers]]:
@@ -115,11 +121,10 @@ def _answers(
     batch = {name: tensor.to(device) for name, tensor in batch.items()}
     with evaluating(model):
         logits = objective.logits(model, batch)
-    flat = batch["targets"].flatten()
-    nats = cross_entropy(logits, flat, reduction="none").float()
-    probability, predicted = logits.flatten(0, -2).float().softmax(-1).max(-1)
-    scored = (flat != NOT_SCORED).cpu().numpy()
-    width = flat.numel() // len(rows)
-    kept = [x.cpu().numpy()[scored] for x in (flat, nats, predicted, probability)]
-    everywhere = np.arange(flat.numel())[scored]
-    return Answers(rows[everywhere // width], everywhere % width, *kept)
+    targets = batch["targets"].flatten()
+    nats = cross_entropy(logits, targets, reduction="none").float()
+    probabilities, predictions = logits.flatten(0, -2).float().softmax(-1).max(-1)
+    index = np.flatnonzero((targets != NOT_SCORED).cpu().numpy())  # of the targets that count
+    width = targets.numel() // len(rows)
+    values = [x.cpu().numpy()[index] for x in (targets, nats, predictions, probabilities)]
+    return Answers(rows[index // width], index % width, *values)

@@ -6,9 +6,8 @@ Runs that differ in nothing but their seed are one line, with mean and standard 
 import html
 import io
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 AXES = {"step": "steps", "tokens": "tokens", "seconds": "seconds of training", "operations": "operations"}
@@ -30,7 +29,7 @@ class Row:
     operations_per_token: float  # of training
     numbers: dict[str, Any]  # as the evaluation gives them
     score: tuple[str, float, bool]  # name, value, whether more is better
-    floor: dict[str, float] = field(default_factory=dict)  # baseline → the same score
+    baselines: dict[str, float] = field(default_factory=dict)  # name → the same score
     curve: list[dict[str, float]] = field(default_factory=list)  # validation: step, tokens, seconds, score
     curve_name: str = "loss"  # what the curve's score is: BLEU is not measured along the way
     data: str = ""
@@ -47,9 +46,14 @@ class Line:
     @property
     def name(self) -> str:
         first = self.rows[0].name
-        return first if len(self.rows) == 1 else f"{_common([r.name for r in self.rows])} × {len(self.rows)}"
+        return (
+            first
+            if len(self.rows) == 1
+            else f"{_common_prefix([r.name for r in self.rows])} × {len(self.rows)}"
+        )
 
-    def mean(self, value: Any) -> tuple[float, float]:
+    def mean(self, value: Callable[[Row], float]) -> tuple[float, float]:
+        """Over the runs, and the standard deviation: 0 of a single one."""
         values = [float(value(r)) for r in self.rows]
         return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
@@ -59,14 +63,13 @@ def lines(rows: Sequence[Row]) -> list[Line]:
     groups: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.task, row.data, row.score[0], row.group), []).append(row)
-    made = [Line(found) for found in groups.values()]
 
     def order(line: Line) -> tuple[str, str, str, float]:
         first = line.rows[0]
         value, _ = line.mean(lambda r: r.score[1])
         return first.task, first.data, first.score[0], -value if first.score[2] else value
 
-    return sorted(made, key=order)
+    return sorted((Line(group) for group in groups.values()), key=order)
 
 
 def columns(line: Line) -> dict[str, str]:
@@ -95,20 +98,20 @@ def columns(line: Line) -> dict[str, str]:
     return cells
 
 
-def floors(rows: Sequence[Row]) -> list[dict[str, str]]:
+def baseline_rows(rows: Sequence[Row]) -> list[dict[str, str]]:
     """The baselines under the runs, each once, as cells of the same table."""
-    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    cells: dict[tuple[str, str, str], dict[str, str]] = {}
     for row in rows:
         score = row.score[0]
-        for name, value in row.floor.items():
-            shown = f"{value:.2f}" if score == "BLEU" else f"{value:.4f}"
-            found[row.data, name, shown] = {"run": f"floor: {name}", "data": row.data, score: shown}
-    return list(found.values())
+        for name, value in row.baselines.items():
+            number = f"{value:.2f}" if score == "BLEU" else f"{value:.4f}"
+            cells[row.data, name, number] = {"run": f"floor: {name}", "data": row.data, score: number}
+    return list(cells.values())
 
 
 def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Column names and cells; what a line does not have is empty."""
-    cells = [*(columns(line) for line in lines(rows)), *floors(rows)]
+    cells = [*(columns(line) for line in lines(rows)), *baseline_rows(rows)]
     names = list(dict.fromkeys(name for line in cells for name in line))
     if len({row.data for row in rows}) == 1:
         names.remove("data")
@@ -117,11 +120,11 @@ def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 def as_dicts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """The table in numbers, one entry per line."""
-    made: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for line in lines(rows):
         first = line.rows[0]
         value, spread = line.mean(lambda r: r.score[1])
-        made.append(
+        entries.append(
             {
                 "runs": [r.name for r in line.rows],
                 "task": first.task,
@@ -134,10 +137,10 @@ def as_dicts(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "seconds": line.mean(lambda r: r.seconds)[0],
                 "tokens_per_second": line.mean(lambda r: r.tokens_per_second)[0],
                 "operations": line.mean(lambda r: r.operations_per_token * r.tokens)[0],
-                "floor": first.floor,
+                "floor": first.baselines,
             }
         )
-    return made
+    return entries
 
 
 def plot(rows: Sequence[Row], kind: str = "svg") -> bytes:
@@ -149,21 +152,19 @@ def plot(rows: Sequence[Row], kind: str = "svg") -> bytes:
     from matplotlib.ticker import EngFormatter
 
     score = rows[0].curve_name
-    shown = [r for r in rows if (r.curve_name, r.data) == (score, rows[0].data) and len(r.curve) > 1]
-    figure, places = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained", sharey=True)
-    floor = rows[0].floor if shown and rows[0].score[0] == score else {}
-    groups = list(dict.fromkeys(r.group for r in shown))
-    for axes, (axis, label) in zip(places.flat, AXES.items(), strict=True):
-        for row in shown:
-            number = groups.index(row.group)
-            same = [r for r in shown if r.group == row.group]
-            name = Line(same).name if row is same[0] else None
-            x = [_place(row, point, axis) for point in row.curve]
+    curves = [r for r in rows if (r.curve_name, r.data) == (score, rows[0].data) and len(r.curve) > 1]
+    figure, grid = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained", sharey=True)
+    baselines = rows[0].baselines if curves and rows[0].score[0] == score else {}
+    groups = list(dict.fromkeys(r.group for r in curves))
+    for axes, (axis, label) in zip(grid.flat, AXES.items(), strict=True):
+        for row in curves:
+            colour = COLOURS[groups.index(row.group) % len(COLOURS)]
+            group = [r for r in curves if r.group == row.group]
+            name = Line(group).name if row is group[0] else None  # in the legend once
+            x = [_coordinate(row, point, axis) for point in row.curve]
             y = [point["score"] for point in row.curve]
-            axes.plot(
-                x, y, "o-", markersize=3, linewidth=1.4, color=COLOURS[number % len(COLOURS)], label=name
-            )
-        for name, value in floor.items():
+            axes.plot(x, y, "o-", markersize=3, linewidth=1.4, color=colour, label=name)
+        for name, value in baselines.items():
             axes.axhline(value, color="#999999", linestyle="--", linewidth=1)
             axes.annotate(
                 name,
@@ -178,16 +179,16 @@ def plot(rows: Sequence[Row], kind: str = "svg") -> bytes:
         if axis in ("tokens", "operations"):
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.grid(alpha=0.25)
-        axes.set_ylabel(f"validation {score}" if axes in places[:, 0] else "")
-    best = [*(p["score"] for r in shown for p in r.curve), *floor.values()]
-    if best and score != "accuracy":  # the first steps must not flatten the rest
-        places.flat[0].set_ylim(min(best) * 0.98, min(max(best), min(best) * 2.2))
-    if shown:
-        places.flat[0].legend(frameon=False, fontsize=9)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=kind, dpi=120)
+        axes.set_ylabel(f"validation {score}" if axes in grid[:, 0] else "")
+    scores = [*(p["score"] for r in curves for p in r.curve), *baselines.values()]
+    if scores and score != "accuracy":  # the first steps must not flatten the rest
+        grid.flat[0].set_ylim(min(scores) * 0.98, min(max(scores), min(scores) * 2.2))
+    if curves:
+        grid.flat[0].legend(frameon=False, fontsize=9)
+    file = io.BytesIO()
+    figure.savefig(file, format=kind, dpi=120)
     plt.close(figure)
-    return drawn.getvalue()
+    return file.getvalue()
 
 
 def page(rows: Sequence[Row], title: str) -> str:
@@ -199,10 +200,6 @@ def page(rows: Sequence[Row], title: str) -> str:
     return PAGE.format(
         title=html.escape(title), head=head, body=body, drawing=drawing[drawing.find("<svg") :]
     )
-
-
-def save_plot(rows: Sequence[Row], path: Path) -> bytes:
-    return plot(rows, path.suffix.removeprefix("."))
 
 
 PAGE = """<!doctype html>
@@ -222,7 +219,7 @@ svg {{ width: 100%; height: auto; margin-top: 1.5rem }}
 """
 
 
-def _place(row: Row, point: dict[str, float], axis: str) -> float:
+def _coordinate(row: Row, point: dict[str, float], axis: str) -> float:
     return point["tokens"] * row.operations_per_token if axis == "operations" else point[axis]
 
 
@@ -230,8 +227,8 @@ def _spread(mean: float, deviation: float, digits: int) -> str:
     return f"{mean:.{digits}f}" + (f" ± {deviation:.{digits}f}" if deviation else "")
 
 
-def _common(names: Sequence[str]) -> str:
+def _common_prefix(names: Sequence[str]) -> str:
     """What all names begin with, without a dangling separator."""
     first, last = min(names), max(names)
-    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    return first[:same].rstrip("-_=,. ").removesuffix("seed").rstrip("-_=,. ") or "seeds"
+    length = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:length].rstrip("-_=,. ").removesuffix("seed").rstrip("-_=,. ") or "seeds"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.evaluation.accuracy import Answers
-from glassformer.evaluation.likelihood import Scored
+from glassformer.evaluation.likelihood import TokenLosses
 
 WORST = 10
 
@@ -20,7 +20,7 @@ class Table:
     rows: list[list[Any]]
 
     def show(self) -> str:
-        cells = [[_shown(c) for c in row] for row in [self.columns, *self.rows]]
+        cells = [[_cell_text(c) for c in row] for row in [self.columns, *self.rows]]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
         numeric = [all(isinstance(r[i], int | float) for r in self.rows) for i in range(len(self.columns))]
         lines = [
@@ -44,28 +44,30 @@ class Mistakes:
 
 
 def text_mistakes(
-    scored: Iterable[Scored],
+    losses: Iterable[TokenLosses],
     ids: np.ndarray,
-    trained_on: np.ndarray | None,
+    training_counts: np.ndarray | None,
     show: Callable[[np.ndarray], str],
 ) -> Mistakes:
-    """Of a language model. `trained_on`: how often each id is in the training text, where that is known."""
-    parts = list(scored)
+    """Of a language model; `training_counts`: how often each id is in the training text, if that is known."""
+    parts = list(losses)
     index, depth, nats = (
         np.concatenate([getattr(p, name) for p in parts]) for name in ("index", "depth", "nats")
     )
-    counts = np.zeros(int(ids.max()) + 1, int) if trained_on is None else trained_on
-    seen = counts[ids[index]]
+    counts = np.zeros(int(ids.max()) + 1, int) if training_counts is None else training_counts
+    frequency = counts[ids[index]]
     worst = np.argsort(-nats, kind="stable")[:WORST]
     rows: list[list[Any]] = []
     for i in worst.tolist():
         at = int(index[i])
-        rows.append([float(nats[i]), show(ids[at : at + 1]), int(seen[i]), show(ids[max(0, at - 16) : at])])
-    frequency = _by("loss by how often a token is in the training text", "times there", seen, nats)
+        before = show(ids[max(0, at - 16) : at])
+        rows.append([float(nats[i]), show(ids[at : at + 1]), int(frequency[i]), before])
+    title = "loss by how often a token is in the training text"
+    by_frequency = _means_by(title, "times there", frequency, nats)
     return Mistakes(
         [
-            _by("loss by the tokens seen before", "tokens before", depth, nats),
-            *([] if trained_on is None else [frequency]),
+            _means_by("loss by the tokens seen before", "tokens before", depth, nats),
+            *([] if training_counts is None else [by_frequency]),
             Table("the worst predictions", ["nats", "token", "times in training", "after"], rows),
         ]
     )
@@ -76,24 +78,24 @@ def label_mistakes(
 ) -> Mistakes:
     """Of a classifier or tagger; `show` gives the text of an example, and of a position in it."""
     parts = list(answers)
-    rows, places, targets, predicted, share = (
+    rows, positions, targets, predictions, probabilities = (
         np.concatenate([getattr(p, n) for p in parts])
-        for n in ("rows", "places", "targets", "predicted", "probability")
+        for n in ("rows", "positions", "targets", "predictions", "probabilities")
     )
     counts = np.zeros((len(labels), len(labels)), int)
-    np.add.at(counts, (targets, predicted), 1)
+    np.add.at(counts, (targets, predictions), 1)
     confusion = [
         [labels[i], *counts[i].tolist(), float(_share(counts[i, i], counts[i].sum()))]
         for i in range(len(labels))
     ]
-    wrong = np.flatnonzero(predicted != targets)
-    wrong = wrong[np.argsort(-share[wrong], kind="stable")][:WORST]
+    wrong = np.flatnonzero(predictions != targets)
+    wrong = wrong[np.argsort(-probabilities[wrong], kind="stable")][:WORST]
     worst = [
         [
-            float(share[i]),
-            labels[int(predicted[i])],
+            float(probabilities[i]),
+            labels[int(predictions[i])],
             labels[int(targets[i])],
-            show(int(rows[i]), int(places[i])),
+            show(int(rows[i]), int(positions[i])),
         ]
         for i in wrong.tolist()
     ]
@@ -106,39 +108,39 @@ def label_mistakes(
 
 
 def translation_mistakes(
-    sources: Sequence[str], references: Sequence[str], found: Sequence[str], scores: Sequence[float]
+    sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str], scores: Sequence[float]
 ) -> Mistakes:
     """Of a translator; `scores` are chrF of each sentence."""
-    lengths = np.array([len(s.split()) for s in sources])
+    words = np.array([len(s.split()) for s in sources])
     values = np.array(scores)
     worst = np.argsort(values, kind="stable")[:WORST]
-    rows = [[float(values[i]), sources[i], found[i], references[i]] for i in worst]
-    short = Counter(
-        "shorter" if len(f) < len(r) else "longer" if len(f) > len(r) else "as long"
-        for f, r in zip(found, references, strict=True)
+    rows = [[float(values[i]), sources[i], hypotheses[i], references[i]] for i in worst]
+    lengths = Counter(
+        "shorter" if len(h) < len(r) else "longer" if len(h) > len(r) else "as long"
+        for h, r in zip(hypotheses, references, strict=True)
     )
     return Mistakes(
         [
-            _by("chrF by the words of the source", "words", lengths, values, "chrF"),
+            _means_by("chrF by the words of the source", "words", words, values, "chrF"),
             Table(
                 "translations against their references",
                 ["they are", "times"],
-                [[k, v] for k, v in short.items()],
+                [[k, v] for k, v in lengths.items()],
             ),
             Table("the worst translations", ["chrF", "source", "translation", "reference"], rows),
         ]
     )
 
 
-def _by(title: str, name: str, by: np.ndarray, values: np.ndarray, what: str = "nats") -> Table:
+def _means_by(title: str, name: str, by: np.ndarray, values: np.ndarray, what: str = "nats") -> Table:
     """Means of values in bins that double in width: 0, 1, 2–3, 4–7, …"""
     bins = np.where(by > 0, np.floor(np.log2(np.maximum(by, 1))).astype(int) + 1, 0)
     rows = []
     for b in np.unique(bins):
-        here = bins == b
+        inside = bins == b
         low, high = (0, 0) if b == 0 else (1 << (b - 1), (1 << b) - 1)
         rows.append(
-            [f"{low}" if low == high else f"{low}–{high}", int(here.sum()), float(values[here].mean())]
+            [f"{low}" if low == high else f"{low}–{high}", int(inside.sum()), float(values[inside].mean())]
         )
     return Table(title, [name, "n", what], rows)
 
@@ -147,7 +149,7 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def _shown(cell: Any) -> str:
+def _cell_text(cell: Any) -> str:
     if isinstance(cell, float):
         return f"{cell:.3f}"
     text = str(cell).replace("\n", "⏎")

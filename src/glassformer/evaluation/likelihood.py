@@ -72,7 +72,7 @@ class Likelihood(Result):
 
 
 @dataclass(frozen=True)
-class Scored:
+class TokenLosses:
     """The losses of some tokens of a split."""
 
     index: np.ndarray  # which tokens, counted from the start of the split
@@ -101,13 +101,13 @@ def evaluate_likelihood(
 @torch.no_grad()
 def score_tokens(
     model: LanguageModel, tokens: Tokens, window: int, stride: int | None = None
-) -> Iterator[Scored]:
+) -> Iterator[TokenLosses]:
     """The loss of every token but the first, each once, in the order of reading."""
     with evaluating(model):
         yield from _streams(model, tokens) if model.limit is None else _windows(model, tokens, window, stride)
 
 
-def _windows(model: LanguageModel, tokens: Tokens, window: int, stride: int | None) -> Iterator[Scored]:
+def _windows(model: LanguageModel, tokens: Tokens, window: int, stride: int | None) -> Iterator[TokenLosses]:
     stride = stride or window
     predicted = len(tokens) - 1
     per_batch = max(1, BATCH_LOGITS // (window * model.vocab))
@@ -124,14 +124,14 @@ def _windows(model: LanguageModel, tokens: Tokens, window: int, stride: int | No
             losses = _losses(model, ids)
             for row, (begin, start, end) in zip(losses, same, strict=True):
                 index = np.arange(start, end) + 1  # the others were scored by an earlier window
-                yield Scored(index, index - begin, row[start - begin :])
+                yield TokenLosses(index, index - begin, row[start - begin :])
 
 
 def _stream_length(predicted: int) -> int:
     return math.ceil(predicted / min(MOST_STREAMS, max(1, predicted // STREAM_TOKENS)))
 
 
-def _streams(model: LanguageModel, tokens: Tokens) -> Iterator[Scored]:
+def _streams(model: LanguageModel, tokens: Tokens) -> Iterator[TokenLosses]:
     predicted = len(tokens) - 1
     length = _stream_length(predicted)
     starts = np.arange(0, predicted, length)
@@ -142,12 +142,12 @@ def _streams(model: LanguageModel, tokens: Tokens) -> Iterator[Scored]:
         rows = np.full((len(starts), step + 1), NOT_SCORED)
         for row, start in zip(rows, starts, strict=True):
             end = min(start + at + step + 1, min(start + length, predicted) + 1)
-            found = tokens.read(int(start) + at, int(end)) if end > start + at else ()
-            row[: len(found)] = found
+            ids = tokens.read(int(start) + at, int(end)) if end > start + at else ()
+            row[: len(ids)] = ids
         losses = _losses(model, rows, state)
         for row, ids, start in zip(losses, rows, starts, strict=True):
             depth = np.arange(at, at + step)[ids[1:] != NOT_SCORED] + 1
-            yield Scored(start + depth, depth, row[ids[1:] != NOT_SCORED])
+            yield TokenLosses(start + depth, depth, row[ids[1:] != NOT_SCORED])
 
 
 def _losses(model: LanguageModel, ids: np.ndarray, state: object = None) -> np.ndarray:

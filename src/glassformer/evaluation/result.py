@@ -37,9 +37,9 @@ class Result:
         return f"loss {self.loss:.4f}"
 
 
-def wilson(right: int, n: int, z: float = 1.96) -> tuple[float, float]:
-    """Where the true share lies with 95 % confidence when `right` of `n` were right (Wilson's interval)."""
-    p = right / n
+def wilson(correct: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """Where the true share lies with 95 % confidence when `correct` of `n` were (Wilson's interval)."""
+    p = correct / n
     middle = p + z * z / (2 * n)
     spread = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     below, above = ((middle + s * spread) / (1 + z * z / n) for s in (-1, 1))

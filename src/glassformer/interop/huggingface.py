@@ -49,7 +49,7 @@ BUFFERS = ("attn.bias", "attn.masked_bias")  # masks that old files carry; ours 
 
 
 @dataclass
-class Imported:
+class ImportedModel:
     """A language model from elsewhere: its settings, its weights under our names, its tokenizer."""
 
     settings: dict[str, Any]
@@ -57,7 +57,7 @@ class Imported:
     tokenizer: Tokenizer
 
 
-def read_gpt2(folder: str | Path) -> Imported:
+def read_gpt2(folder: str | Path) -> ImportedModel:
     folder = Path(folder)
     if not folder.is_dir():
         raise RunError(
@@ -69,36 +69,36 @@ def read_gpt2(folder: str | Path) -> Imported:
             f"{folder} has no tokenizer.json. Save the tokenizer in its fast form beside the weights."
         )
     tokenizer = load_tokenizer(folder)
-    weights = _renamed(_tensors(folder), settings, folder)
+    weights = _our_weights(_tensors(folder), settings, folder)
     if len(tokenizer) != settings["vocab"]:
         raise RunError(
             f"{folder}: the tokenizer has {len(tokenizer)} entries, the model's vocabulary "
             f"{settings['vocab']}; they do not belong together"
         )
-    return Imported(settings, weights, tokenizer)
+    return ImportedModel(settings, weights, tokenizer)
 
 
 def gpt2_settings(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Our settings for the same model; what we cannot compute as they do is refused."""
 
-    def need(name: str, expected: tuple[Any, ...], default: Any) -> None:
-        found = config.get(name, default)
-        if found not in expected:
-            known = ", ".join(map(repr, expected))
-            raise RunError(f"{folder}/config.json: {name} is {found!r}; only {known} can be imported")
+    def require(name: str, choices: tuple[Any, ...], default: Any) -> None:
+        value = config.get(name, default)
+        if value not in choices:
+            names = ", ".join(map(repr, choices))
+            raise RunError(f"{folder}/config.json: {name} is {value!r}; only {names} can be imported")
 
     def number(name: str, default: int | None = None) -> int:
-        found = config.get(name, default)
-        if not isinstance(found, int) or isinstance(found, bool) or not 0 < found <= 1 << 24:
-            raise RunError(f"{folder}/config.json: {name} is {found!r}; expected a positive number")
-        return found
+        value = config.get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= 1 << 24:
+            raise RunError(f"{folder}/config.json: {name} is {value!r}; expected a positive number")
+        return value
 
-    need("model_type", ("gpt2",), None)
-    need("activation_function", tuple(ACTIVATIONS), "gelu_new")
-    need("layer_norm_epsilon", (1e-5,), 1e-5)
-    need("scale_attn_weights", (True,), True)
-    need("scale_attn_by_inverse_layer_idx", (False,), False)
-    need("add_cross_attention", (False,), False)
+    require("model_type", ("gpt2",), None)
+    require("activation_function", tuple(ACTIVATIONS), "gelu_new")
+    require("layer_norm_epsilon", (1e-5,), 1e-5)
+    require("scale_attn_weights", (True,), True)
+    require("scale_attn_by_inverse_layer_idx", (False,), False)
+    require("add_cross_attention", (False,), False)
     width = number("n_embd")
     return {
         "family": "transformer",
@@ -121,14 +121,14 @@ def gpt2_settings(config: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _config(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunError(f"{path.parent} has no config.json") from None
     except (ValueError, RecursionError, OSError) as error:
         raise RunError(f"{path} cannot be read: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(config, dict):
         raise RunError(f"{path}: expected a JSON object")
-    return found
+    return config
 
 
 def _tensors(folder: Path) -> dict[str, Tensor]:
@@ -148,7 +148,8 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _renamed(tensors: dict[str, Tensor], settings: dict[str, Any], folder: Path) -> dict[str, Tensor]:
+def _our_weights(tensors: dict[str, Tensor], settings: dict[str, Any], folder: Path) -> dict[str, Tensor]:
+    """The tensors under our names, matrices turned; `settings` learn whether the unembedding is its own."""
     weights: dict[str, Tensor] = {}
     unknown: list[str] = []
     for name, tensor in tensors.items():

@@ -1,4 +1,4 @@
-"""The bag-of-words classifier, which knows nothing of order: the floor under every classifier.
+"""The bag-of-words classifier, which knows nothing of order: the baseline of every classifier.
 
 Logistic regression on the words of a text (or the numbers of an image), fitted to the end by L-BFGS, with a
 penalty on large weights that is chosen on validation data.
@@ -15,13 +15,15 @@ PENALTIES = (3e-5, 1e-4, 3e-4, 1e-3)
 
 
 class Bag:
-    def __init__(self, texts: Sequence[str | np.ndarray], labels: Sequence[int], kinds: int, penalty: float):
-        """Fit to examples with labels 0 … kinds − 1."""
+    def __init__(
+        self, texts: Sequence[str | np.ndarray], labels: Sequence[int], classes: int, penalty: float
+    ):
+        """Fit to examples with labels 0 … classes − 1."""
         words = sorted({w for t in texts if isinstance(t, str) for w in t.lower().split()})
-        self.places = {word: i for i, word in enumerate(words)}
+        self.columns = {word: i for i, word in enumerate(words)}
         X, y = self._features(texts), torch.tensor(labels)
-        self.weight = torch.zeros(X.shape[1], kinds, requires_grad=True)
-        self.bias = torch.zeros(kinds, requires_grad=True)
+        self.weight = torch.zeros(X.shape[1], classes, requires_grad=True)
+        self.bias = torch.zeros(classes, requires_grad=True)
         optimizer = torch.optim.LBFGS(
             [self.weight, self.bias], max_iter=100, history_size=10, line_search_fn="strong_wolfe"
         )
@@ -36,18 +38,17 @@ class Bag:
 
     @torch.no_grad()
     def scores(self, texts: Sequence[str | np.ndarray]) -> Tensor:
-        """Log-probabilities (examples, kinds)."""
+        """Log-probabilities (examples, classes)."""
         return (self._features(texts) @ self.weight + self.bias).log_softmax(-1)
 
     def _features(self, texts: Sequence[str | np.ndarray]) -> Tensor:
         """One row per example, 1 for each word that occurs; an image's numbers as they are."""
         if not isinstance(texts[0], str):
             return torch.from_numpy(np.stack([np.asarray(t).ravel() for t in texts]))
-        found = [sorted({self.places[w] for w in str(t).lower().split() if w in self.places}) for t in texts]
-        rows = [i for i, places in enumerate(found) for _ in places]
-        columns = [place for places in found for place in places]
-        index = torch.tensor([rows, columns], dtype=torch.long).view(2, -1)
-        values = torch.ones(len(columns))
+        words = [{w for w in str(text).lower().split() if w in self.columns} for text in texts]
+        entries = [(row, self.columns[word]) for row, bag in enumerate(words) for word in sorted(bag)]
+        index = torch.tensor(entries, dtype=torch.long).view(-1, 2).T
+        size = (len(texts), len(self.columns))
         return torch.sparse_coo_tensor(
-            index, values, (len(found), len(self.places)), check_invariants=True
+            index, torch.ones(len(entries)), size, check_invariants=True
         ).coalesce()

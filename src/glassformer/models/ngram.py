@@ -1,4 +1,4 @@
-"""The n-gram language model with interpolated Kneser-Ney smoothing: the floor under every language model.
+"""The n-gram language model with interpolated Kneser-Ney smoothing: the baseline of every language model.
 
     P_k(w | h) = max(c(hw) − D, 0) / c(h·)  +  D · N(h·) / c(h·) · P_(k−1)(w | h without its first token)
 
@@ -18,16 +18,16 @@ import numpy as np
 class _Order:
     """All k-grams of one order: the key of one is (number of its first k − 1 tokens) · V + last token."""
 
-    keys: np.ndarray  # sorted; a k-gram's number is its place here
+    keys: np.ndarray  # sorted; a k-gram's number is its index here
     count: np.ndarray
-    total: np.ndarray  # by context: c(h·)
-    types: np.ndarray  # by context: N(h·)
+    total: np.ndarray  # by history: c(h·)
+    types: np.ndarray  # by history: N(h·)
     discount: float
 
     def find(self, keys: np.ndarray) -> np.ndarray:
-        """The number of each k-gram, −1 for one that was never seen."""
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[place] == keys, place, -1)
+        """The number of each k-gram, −1 for one that does not occur."""
+        index = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[index] == keys, index, -1)
 
 
 class NGram:
@@ -35,38 +35,34 @@ class NGram:
         """Count all n-grams of a text up to `order`."""
         ids = np.asarray(ids, np.int64)
         self.vocab, self.order = vocab, order
-        grams: list[
-            tuple[np.ndarray, np.ndarray, np.ndarray]
-        ] = []  # keys, raw counts, where each was first seen
+        # Of each order: keys, raw counts, where each occurs first.
+        grams: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         numbers = [np.zeros(len(ids) + 1, np.int64)]  # of the 0-gram: all the same
         for _ in range(order):
-            before = numbers[-1][:-1]  # the number of the (k − 1)-gram that ends just before each place
-            numbered = before >= 0
-            keys, first, back, raw = np.unique(
-                before[numbered] * vocab + ids[numbered],
-                return_index=True,
-                return_inverse=True,
-                return_counts=True,
+            history = numbers[-1][:-1]  # the number of the (k − 1)-gram that ends just before each position
+            full = np.flatnonzero(history >= 0)  # positions with so many tokens before them
+            keys, first, inverse, raw = np.unique(
+                history[full] * vocab + ids[full], return_index=True, return_inverse=True, return_counts=True
             )
-            now = np.full(len(ids) + 1, -1, np.int64)
-            now[1:][numbered] = back
-            numbers.append(now)
-            grams.append((keys, raw, np.flatnonzero(numbered)[first]))
+            number = np.full(len(ids) + 1, -1, np.int64)
+            number[1:][full] = inverse
+            numbers.append(number)
+            grams.append((keys, raw, full[first]))
         self.orders: list[_Order] = []
         for k in range(1, order + 1):
             keys, count, _ = grams[k - 1]
             if k < order:  # the different tokens before it: each longer gram is one
-                ending = numbers[k][1:][grams[k][2]]
-                count = np.maximum(np.bincount(ending, minlength=len(keys)), 1)
-            context = keys // vocab
-            contexts = int(context.max()) + 1
+                suffix = numbers[k][1:][grams[k][2]]
+                count = np.maximum(np.bincount(suffix, minlength=len(keys)), 1)
+            history = keys // vocab
+            histories = int(history.max()) + 1
             once, twice = int((count == 1).sum()), int((count == 2).sum())
             self.orders.append(
                 _Order(
                     keys,
                     count,
-                    np.bincount(context, weights=count, minlength=contexts),
-                    np.bincount(context, minlength=contexts),
+                    np.bincount(history, weights=count, minlength=histories),
+                    np.bincount(history, minlength=histories),
                     once / (once + 2 * twice) if once and twice else 0.5,
                 )
             )
@@ -75,17 +71,17 @@ class NGram:
         """P of every token of a text given the order − 1 before it (fewer at the start)."""
         ids = np.asarray(ids, np.int64)
         p = np.full(len(ids), 1.0 / self.vocab)
-        before = np.zeros(len(ids), np.int64)  # the number of the context of each token; −1: never seen
+        history = np.zeros(len(ids), np.int64)  # the number of the history of each token; −1: does not occur
         for grams in self.orders:
-            known = (before >= 0) & (before < len(grams.total))
-            known[known] = grams.total[before[known]] > 0
-            h = before[known]
+            mask = (history >= 0) & (history < len(grams.total))  # tokens whose history says something
+            mask[mask] = grams.total[history[mask]] > 0
+            h = history[mask]
             number = np.full(len(ids), -1, np.int64)
-            number[known] = grams.find(h * self.vocab + ids[known])
-            count = np.where(number[known] >= 0, grams.count[np.maximum(number[known], 0)], 0)
-            kept = np.maximum(count - grams.discount, 0.0)
-            p[known] = (kept + grams.discount * grams.types[h] * p[known]) / grams.total[h]
-            before = np.concatenate([[-1], number[:-1]])
+            number[mask] = grams.find(h * self.vocab + ids[mask])
+            count = np.where(number[mask] >= 0, grams.count[np.maximum(number[mask], 0)], 0)
+            p[mask] = np.maximum(count - grams.discount, 0.0) + grams.discount * grams.types[h] * p[mask]
+            p[mask] /= grams.total[h]
+            history = np.concatenate([[-1], number[:-1]])
         return p
 
 

@@ -173,7 +173,7 @@ def _row(run: Run, name: str) -> Row:
         operations_per_token=3 * result["operations_per_token"],
         numbers=result["valid"],
         score=(score["name"], score["value"], score["more_is_better"]),
-        floor=result["floor_scores"],
+        baselines=result["floor_scores"],
         curve=curve,
         curve_name=score["name"] if key != "loss" else "loss",
         data=run.data.get("source", run.config.data.source),

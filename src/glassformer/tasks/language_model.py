@@ -26,7 +26,7 @@ from glassformer.data.shards import (
 from glassformer.data.sources import Corpus
 from glassformer.evaluation.accuracy import classification, evaluate_masked, masked_answers
 from glassformer.evaluation.error_analysis import Mistakes, text_mistakes
-from glassformer.evaluation.likelihood import Likelihood, Scored, evaluate_likelihood, score_tokens
+from glassformer.evaluation.likelihood import Likelihood, TokenLosses, evaluate_likelihood, score_tokens
 from glassformer.evaluation.result import Result
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import stream_text
@@ -225,7 +225,7 @@ class MaskedTask(LanguageTask):
         width = made[0][0].shape[1]
         scored, at = [], 0
         for ids, a in made:
-            scored.append(Scored(at + a.rows * width + a.places, a.places, a.nats))
+            scored.append(TokenLosses(at + a.rows * width + a.positions, a.positions, a.nats))
             at += ids.size
         flat = np.concatenate([ids.ravel() for ids, _ in made])
         counts = self._counts() if self.own_data else None
