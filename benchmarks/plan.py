@@ -17,6 +17,8 @@ import numpy as np
 import torch
 
 from glassformer.config.schema import build
+from glassformer.core.device import choose_device
+from glassformer.core.process import tune_process
 from glassformer.data.shards import Tokens
 from glassformer.models.model import parameter_count
 from glassformer.objectives.language import LanguageModelling
@@ -24,7 +26,6 @@ from glassformer.planning.devices import DEVICES, measure
 from glassformer.planning.memory import memory
 from glassformer.planning.time import step_time
 from glassformer.tasks.registry import make_model
-from glassformer.training.device import choose_device
 from glassformer.training.display import Silent
 from glassformer.training.hooks import Hooks
 from glassformer.training.loop import Trainer
@@ -97,6 +98,7 @@ def main() -> None:
     parser.add_argument("--out", default=str(Path(__file__).with_suffix(".json")))
     asked = parser.parse_args()
     choose_device("cuda")
+    tune_process()
     here = measure()
     result: dict[str, Any] = {
         "device": here.name,

@@ -18,11 +18,12 @@ import numpy as np
 import torch
 
 from glassformer.config.schema import build
+from glassformer.core.device import choose_device
+from glassformer.core.process import tune_process
 from glassformer.data.shards import Tokens
 from glassformer.models.model import parameter_count
 from glassformer.objectives.language import LanguageModelling
 from glassformer.tasks.registry import make_model
-from glassformer.training.device import choose_device
 from glassformer.training.display import Silent
 from glassformer.training.hooks import Hooks
 from glassformer.training.loop import Trainer
@@ -36,6 +37,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--compile", default="off")
     a = parser.parse_args()
+    tune_process()
     device = choose_device()
     model = {"layers": a.layers, "heads": a.width // 32, "width": a.width, "context": a.context}
     training = {"batch": a.batch, "steps": 10**6, "optimizer": "adamw", "compile": a.compile, "keep": 1}

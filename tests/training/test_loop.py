@@ -1,6 +1,7 @@
 """The loop: exact resuming, accumulation, stopping in time."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import torch
 from safetensors.torch import load_file
 
 from glassformer.config.schema import build
+from glassformer.core.device import Precision, choose_device
 from glassformer.core.errors import UsageError
+from glassformer.core.process import tune_process
 from glassformer.data.shards import Tokens
 from glassformer.evaluation.result import Result
 from glassformer.models.build import Decoder
@@ -18,7 +21,7 @@ from glassformer.objectives.language import LanguageModelling
 from glassformer.objectives.objective import cross_entropy
 from glassformer.training.checkpoint.weights import load_weights, save_weights
 from glassformer.training.checkpoint.write import latest_checkpoint
-from glassformer.training.device import Precision, choose_device, compile_pays
+from glassformer.training.compile import compile_pays
 from glassformer.training.log import read_metrics
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import freeze
@@ -161,8 +164,14 @@ def test_devices_and_precisions_that_are_not_there() -> None:
 
 
 def test_compiling_is_chosen_only_when_it_pays() -> None:
-    long, short = (build({"training": {"steps": n}}).training for n in (100_000, 100))
-    assert not compile_pays(short, CPU, lambda: 0.05)
-    assert compile_pays(long, CPU, lambda: 0.5)
-    on = build({"training": {"compile": "on"}}).training
-    assert compile_pays(on, CPU, lambda: 0.0)
+    assert not compile_pays(100, CPU, lambda: 0.05)
+    assert compile_pays(100_000, CPU, lambda: 0.5) == (shutil.which("c++") is not None)
+    assert not compile_pays(100_000, torch.device("meta"), lambda: 0.5)  # nothing is known of its compiler
+
+
+def test_choosing_a_device_leaves_the_process_as_it_is() -> None:
+    smallest = torch.tensor(1e-40)
+    choose_device("cpu")
+    assert (smallest * 1).item() != 0.0
+    tune_process()
+    assert (smallest * 1).item() == 0.0

@@ -66,11 +66,13 @@ def cost(
     from dataclasses import asdict
     from pathlib import Path
 
+    from glassformer.core.device import choose_device
+    from glassformer.core.process import tune_process
     from glassformer.inspection.cost import doubling, fit, sweep
     from glassformer.inspection.plots import cost as draw
     from glassformer.inspection.plots import save
-    from glassformer.training.device import choose_device
 
+    tune_process()
     chosen = choose_device(device)
     points = sweep(*doubling(chosen, longest, widest), chosen, console.note)
     fits = fit(points)

@@ -3,12 +3,13 @@
 import torch
 
 from glassformer.config.schema import Config, Settings, build
+from glassformer.core.device import Precision
 from glassformer.models.model import Body
 from glassformer.runs.autosize import choose_model, measure_step
 from glassformer.runs.several import check_division
 from glassformer.tasks.registry import make_model
 from glassformer.tasks.task import Task
-from glassformer.training.device import Precision, compile_pays
+from glassformer.training.compile import compile_pays
 from glassformer.training.display import Display
 from glassformer.training.parallel.layout import check_layout
 
@@ -43,8 +44,10 @@ def decide(
     opaque = any(isinstance(m, Body) and not m.compiles for m in model.modules())
     if opaque and config.training.compile == "auto":
         config.training.compile = "off"
-    compiled = compile_pays(config.training, device, lambda: measure_step(task, config, device, processes))
-    config.training.compile = "on" if compiled else "off"
+    if config.training.compile == "auto":
+        steps = config.training.steps
+        pays = compile_pays(steps, device, lambda: measure_step(task, config, device, processes))
+        config.training.compile = "on" if pays else "off"
     config.training.precision = Precision.choose(config.training.precision, device).name
     check_layout(model, config.training.parallel, processes, config.training.precision)
     return config

@@ -23,6 +23,7 @@ from torch import nn
 
 from glassformer.config.recipes import load_config
 from glassformer.config.schema import Config
+from glassformer.core.device import choose_device
 from glassformer.core.errors import RunError, UsageError
 from glassformer.data.examples import Examples
 from glassformer.evaluation.error_analysis import Mistakes
@@ -39,7 +40,6 @@ from glassformer.tasks.translator import TranslateTask
 from glassformer.tokenizers.load import load_tokenizer
 from glassformer.tokenizers.tokenizer import UNKNOWN, Tokenizer
 from glassformer.training.checkpoint.weights import load_weights
-from glassformer.training.device import choose_device
 
 if TYPE_CHECKING:
     from glassformer.inspection.look import Look

@@ -8,10 +8,12 @@ from torch import nn
 
 from glassformer.config.recipes import continued_config, load_config, merge, refuse_changed, save_config
 from glassformer.config.schema import Config, Settings, build, flatten
+from glassformer.core.device import choose_device
 from glassformer.core.errors import RunError
 from glassformer.core.files import write_atomically, writing
 from glassformer.core.lock import NAME as LOCK
 from glassformer.core.lock import locked
+from glassformer.core.process import tune_process
 from glassformer.data.mixtures import Mix
 from glassformer.models.model import parameter_count
 from glassformer.models.operations import operations_per_token
@@ -25,7 +27,6 @@ from glassformer.tasks.task import Task
 from glassformer.tokenizers.load import load_tokenizer
 from glassformer.training.checkpoint.weights import load_matching, load_weights
 from glassformer.training.checkpoint.write import latest_checkpoint
-from glassformer.training.device import choose_device
 from glassformer.training.display import Display, Silent
 from glassformer.training.hooks import Hooks
 from glassformer.training.loop import Trainer
@@ -67,6 +68,7 @@ def train(
         )
         return Run(folder)
     said = gather(source, task, target, recipe, settings, init=init is not None, fill=False)
+    tune_process()
     with init_world() as world:
         if not world.is_main:
             begun = world.wait_for("begun") == "new"

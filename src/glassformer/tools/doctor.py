@@ -19,11 +19,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.config.schema import ModelConfig
+from glassformer.core.device import Precision, choose_device
 from glassformer.core.errors import GlassformerError
 from glassformer.core.files import cache_dir
 from glassformer.generation.engine import generate
 from glassformer.models.build import Decoder
-from glassformer.training.device import Precision, choose_device
 
 LIMITS = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}  # of the largest value
 PACKAGES = ("glassformer", "torch", "numpy", "numba", "safetensors", "regex")

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from glassformer.core.device import Precision
 from glassformer.core.errors import DivergedError, RunError
 from glassformer.data.order import fold_seed
 from glassformer.objectives.objective import Batch, Objective
 from glassformer.training.checkpoint.snapshot import Progress
-from glassformer.training.device import Precision
 from glassformer.training.diagnose import explain, write_down
 from glassformer.training.parallel.layout import make_layout
 from glassformer.training.parallel.world import World

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_
 
+from glassformer.core.device import Precision
 from glassformer.training.checkpoint.snapshot import Progress
-from glassformer.training.device import Precision
 from glassformer.training.optim import make_optimizers
 from glassformer.training.parallel.layout import Layout
 

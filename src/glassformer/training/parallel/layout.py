@@ -23,7 +23,7 @@ from glassformer.models.layers import BatchNorm
 from glassformer.models.model import EncoderDecoderModel
 from glassformer.models.recurrent import Recurrence
 from glassformer.training.checkpoint.weights import unique_state_dict
-from glassformer.training.device import maybe_compile
+from glassformer.training.compile import maybe_compile
 from glassformer.training.parallel.world import World
 
 

@@ -1,0 +1,56 @@
+"""Where and how the arithmetic is done: the device, and the precision of its products."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from glassformer.core.errors import UsageError
+
+
+def choose_device(name: str = "auto", local: int = 0) -> torch.device:
+    """`auto` is CUDA where there is one, else the CPU; `local`: which process of this machine asks."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and local and torch.cuda.is_available():
+        name = f"cuda:{local % torch.cuda.device_count()}"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"training.device '{name}' cannot be used here: {reason}") from None
+    return device
+
+
+PrecisionName = Literal["auto", "float32", "bf16", "fp16"]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """The type that matrix products are done in; weights and sums stay in float32."""
+
+    name: PrecisionName
+    device: torch.device
+
+    @classmethod
+    def choose(cls, name: PrecisionName, device: torch.device) -> "Precision":
+        if name == "auto":
+            fits = device.type == "cuda" and torch.cuda.is_bf16_supported()
+            name = "bf16" if fits else "float32"
+        if name == "fp16" and device.type == "cpu":
+            raise UsageError("training.precision fp16 needs a GPU; on a CPU use float32 or bf16")
+        return cls(name, device)
+
+    def context(self) -> AbstractContextManager[Any]:
+        if self.name == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16 if self.name == "bf16" else torch.float16)
+
+    def scaler(self) -> torch.amp.GradScaler | None:
+        """fp16 gradients vanish unless the loss is scaled up first; the other types need nothing."""
+        return self.new_scaler() if self.name == "fp16" else None
+
+    def new_scaler(self) -> torch.amp.GradScaler:
+        return torch.amp.GradScaler(self.device.type)
