@@ -26,9 +26,7 @@ from glassformer.planning.devices import DEVICES, measure
 from glassformer.planning.memory import memory
 from glassformer.planning.time import step_time
 from glassformer.tasks.registry import make_model
-from glassformer.training.display import Silent
-from glassformer.training.hooks import Hooks
-from glassformer.training.loop import Trainer
+from glassformer.training.step import Steps
 
 GPT2 = {"position": "learned", "bias": True, "tied": True, "qk_norm": False}
 
@@ -68,14 +66,12 @@ def measured(model: dict[str, Any], training: dict[str, Any]) -> dict[str, float
     ids = np.random.default_rng(0).integers(0, config.model.vocab, 2_000_000)
     task = LanguageModelling(Tokens([ids], len(ids)), config.model.context, 0)
     net = make_model("language", config.model).to("cuda")
-    hooks = Hooks(None, None, Silent())
-    device = torch.device("cuda")
-    trainer = Trainer(net, task, config.training, Path(), hooks, device=device, width=config.model.width)
-    forward = trainer.layout.forward(config.training.compile == "on")
+    steps = Steps(net, task, config.training, device=torch.device("cuda"), width=config.model.width)
+    forward = steps.layout.forward(config.training.compile == "on")
     for _ in range(3):
-        trainer.step(forward)
+        steps.step(forward)
     torch.cuda.reset_peak_memory_stats()
-    times = [trainer.step(forward)["seconds_per_step"] for _ in range(8)]
+    times = [steps.step(forward)["seconds_per_step"] for _ in range(8)]
     peak = torch.cuda.max_memory_allocated() - before
     return {"parameters": parameter_count(net), "memory": peak, "seconds": float(np.median(times))}
 

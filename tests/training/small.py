@@ -29,14 +29,16 @@ def configure(**training: Any) -> Config:
     )
 
 
+def make_objective(config: Config) -> LanguageModelling:
+    return LanguageModelling(TOKENS, config.model.context, config.training.seed)
+
+
 def make_trainer(folder: Path, config: Config, evaluate: Any = None, seed: int = 0) -> Trainer:
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
     model = Decoder(config.model)
-    task = LanguageModelling(TOKENS, config.model.context, config.training.seed)
-    return Trainer(
-        model, task, config.training, folder, Hooks(evaluate, None, Silent()), device=CPU, width=16
-    )
+    hooks = Hooks(evaluate, None, Silent())
+    return Trainer(model, make_objective(config), config.training, folder, hooks, device=CPU, width=16)
 
 
 def weights(trainer: Trainer) -> dict[str, torch.Tensor]:

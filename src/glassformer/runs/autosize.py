@@ -9,7 +9,6 @@ follows from a measurement of the chosen model, not from a guess. Whatever the u
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,7 @@ from glassformer.tasks.examples import ExamplesTask
 from glassformer.tasks.language_model import LanguageTask
 from glassformer.tasks.registry import make_model
 from glassformer.tasks.task import Task
-from glassformer.training.display import Display
-from glassformer.training.hooks import Hooks
-from glassformer.training.loop import Trainer
+from glassformer.training.timing import seconds_per_step
 
 MINUTES = 4.0  # what a run is planned for when nothing is said
 TOKENS_PER_PARAMETER = 4
@@ -211,20 +208,10 @@ def measure_step(
     Of several processes, one's share of the batch is measured.
     """
     training = config.training.model_copy(update={"batch": max(1, config.training.batch // processes)})
-    state = torch.random.get_rng_state()
-    model = make_model(config.task, config.model).to(device)
-    trainer = Trainer(
-        model,
-        task.objective(model, config),
-        training,
-        Path(),
-        Hooks(None, None, Display()),
-        device=device,
-        width=config.model.width,
-    )
-    times = [trainer.step_that_fits(model)["seconds_per_step"] for _ in range(1 + repeats)]
-    torch.random.set_rng_state(state)
-    return float(np.mean(times[1:]))
+    with torch.random.fork_rng([]):
+        model = make_model(config.task, config.model).to(device)
+    objective, width = task.objective(model, config), config.model.width
+    return seconds_per_step(model, objective, training, device, width=width, repeats=repeats)
 
 
 def _operations_per_second(device: torch.device) -> float:

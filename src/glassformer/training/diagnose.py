@@ -1,14 +1,11 @@
 """When training breaks: find the first tensor that went wrong and say so in words."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from glassformer.core.files import write_atomically
 from glassformer.objectives.objective import Batch, Objective
 
 
@@ -59,8 +56,3 @@ def explain(
     if bad:  # the backward pass runs from the top down, so the last parameter went bad first
         return f"the forward pass is sound; the first bad gradient is that of {bad[-1]}"
     return f"every tensor is finite, but the loss is {loss} and the gradient norm {norm}"
-
-
-def write_down(folder: Path, reason: str, **where: int) -> None:
-    """What it takes to see the same step again, as diverged.json: its samples and its seed."""
-    write_atomically(folder / "diverged.json", json.dumps({"reason": reason, **where}, indent=1))

@@ -8,15 +8,18 @@
 Evaluating and sampling are handed in as functions; the loop does not know how they are done.
 """
 
+import json
 import math
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from glassformer.core.errors import DivergedError, GlassformerError, Interrupted
+from glassformer.core.errors import GlassformerError, Interrupted
+from glassformer.core.files import write_atomically
 from glassformer.objectives.objective import Objective
 from glassformer.training.checkpoint.background import Saver
 from glassformer.training.checkpoint.read import load_checkpoint
@@ -28,7 +31,7 @@ from glassformer.training.log import MetricsLog
 from glassformer.training.parallel.watch import FINISHING
 from glassformer.training.parallel.world import ALONE, World, shared_name
 from glassformer.training.signals import StopRequest
-from glassformer.training.step import Steps
+from glassformer.training.step import BrokenStepError, Steps
 
 if TYPE_CHECKING:
     from glassformer.config.schema import TrainingConfig
@@ -53,8 +56,8 @@ class Trainer(Steps):
         width: int,
         world: World = ALONE,
     ):
-        super().__init__(model, objective, config, folder, device=device, width=width, world=world)
-        self.hooks, self.saver = hooks, Saver()
+        super().__init__(model, objective, config, device=device, width=width, world=world)
+        self.folder, self.hooks, self.saver = folder, hooks, Saver()
         self.settings: dict[str, Any] = {}  # of the whole run, to be written down with each checkpoint
         self._saves, self._saved_at = 0, -1
         how = (config.compile == "on", self.precision.name, self.layout.name, world.size)
@@ -97,7 +100,8 @@ class Trainer(Steps):
                 while self.progress.step < config.steps and not self._out_of_patience():
                     try:
                         record = self.step_that_fits(forward)
-                    except DivergedError as error:
+                    except BrokenStepError as error:
+                        self._write_down(error)
                         log = self._roll_back(error, log)
                         continue
                     display.step(record)
@@ -159,7 +163,13 @@ class Trainer(Steps):
         path = self.folder / "metrics.jsonl" if self.world.is_main else None
         return MetricsLog(path, self.progress.step, self.config.tensorboard)
 
-    def _roll_back(self, error: DivergedError, log: MetricsLog) -> MetricsLog:
+    def _write_down(self, error: BrokenStepError) -> None:
+        """What it takes to see a broken step again, as diverged.json."""
+        if self.world.is_main:
+            record = {"reason": error.reason, **asdict(error.recipe)}
+            write_atomically(self.folder / "diverged.json", json.dumps(record, indent=1))
+
+    def _roll_back(self, error: BrokenStepError, log: MetricsLog) -> MetricsLog:
         """Go back to the last checkpoint and on from there with a lower learning rate; not too many times."""
         broke, done = self.progress.step + 1, self.progress.rollbacks
         if done >= self.config.rollbacks:

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,9 +21,9 @@ from glassformer.core.errors import DivergedError, RunError
 from glassformer.data.order import fold_seed
 from glassformer.objectives.objective import Batch, Objective
 from glassformer.training.checkpoint.snapshot import Progress
-from glassformer.training.diagnose import explain, write_down
+from glassformer.training.diagnose import explain
 from glassformer.training.parallel.layout import make_layout
-from glassformer.training.parallel.world import World
+from glassformer.training.parallel.world import ALONE, World
 from glassformer.training.probe import advice, micro_batch_that_fits
 from glassformer.training.schedule import BatchSizes, learning_rate_factor
 from glassformer.training.update import NotFiniteError, Updates
@@ -32,21 +32,43 @@ if TYPE_CHECKING:
     from glassformer.config.schema import TrainingConfig
 
 
+@dataclass(frozen=True)
+class StepRecipe:
+    """What it takes to see a step again: its samples and its seed."""
+
+    step: int
+    seed: int
+    first_sample: int
+    samples: int
+
+
+class BrokenStepError(DivergedError):
+    """A step whose loss or gradient is no number. No weight was moved; what it takes to repeat it is here."""
+
+    def __init__(self, loss: float, norm: float, reason: str, recipe: StepRecipe):
+        self.reason, self.recipe = reason, recipe
+        super().__init__(
+            f"Training broke at step {recipe.step}: the loss is {loss:.4g} and the gradient "
+            f"norm {norm:.4g}; {reason}. The update was not applied; what was saved before is "
+            "untouched. Try a lower training.lr, more training.warmup, a smaller training.clip, "
+            "training.precision=float32, or training.rollbacks=3."
+        )
+
+
 class Steps:
-    """A model and a task, and the updates that lead from one to the other."""
+    """A model and a task, and the updates that lead from one to the other. Nothing here writes a file."""
 
     def __init__(
         self,
         model: nn.Module,
         objective: Objective,
         config: "TrainingConfig",
-        folder: Path,
         *,
         device: torch.device,
         width: int,
-        world: World,
+        world: World = ALONE,
     ):
-        self.model, self.objective, self.config, self.folder = model, objective, config, folder
+        self.model, self.objective, self.config = model, objective, config
         self.device, self.width, self.world = device, width, world
         self.precision = Precision.choose(config.precision, device)
         self.layout = make_layout(model, config.parallel, world, device, self.precision.name)
@@ -84,7 +106,7 @@ class Steps:
         try:
             norm = self.updates.apply(nats, factor, progress)
         except NotFiniteError as error:
-            raise self._diverged(batches, nats, error.norm) from None
+            raise self._broken(batches, nats, error.norm) from None
         seconds = time.perf_counter() - began
         progress.step += 1
         progress.tokens += int(tokens)
@@ -122,20 +144,13 @@ class Steps:
         micro = micro_batch_that_fits(self.model, size // self.config.accumulate, work, held)
         raise RunError(advice(size, self.config.accumulate, micro))
 
-    def _diverged(self, batches: list[Batch], loss: float, norm: float) -> DivergedError:
-        """What there is to say about a step that broke; it is written down as well."""
+    def _broken(self, batches: list[Batch], loss: float, norm: float) -> BrokenStepError:
+        """What there is to say about a step that broke."""
         reason = self._reason(batches, loss, norm)
         self.updates.forget()
-        at = self.progress.step
-        if self.world.is_main:
-            samples = {"first_sample": self.sizes.consumed(at), "samples": self.sizes.at(at)}
-            write_down(self.folder, reason, step=at + 1, seed=self.config.seed, **samples)
-        return DivergedError(
-            f"Training broke at step {at + 1}: the loss is {loss:.4g} and the gradient "
-            f"norm {norm:.4g}; {reason}. The update was not applied; what was saved before is "
-            "untouched. Try a lower training.lr, more training.warmup, a smaller training.clip, "
-            "training.precision=float32, or training.rollbacks=3."
-        )
+        step = self.progress.step
+        samples = self.sizes.consumed(step), self.sizes.at(step)
+        return BrokenStepError(loss, norm, reason, StepRecipe(step + 1, self.config.seed, *samples))
 
     def _reason(self, batches: list[Batch], loss: float, norm: float) -> str:
         if self.world.size > 1:  # a closer look would need all processes at every turn of it
