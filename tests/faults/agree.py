@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 
 from glassformer.training.log import read_metrics
 from glassformer.training.loop import Trainer
-from glassformer.training.step import Steps
 from tests.faults.ranks import SMALL, train, write_text
 
 LAYOUTS = {"one": (1, "ddp"), "ddp": (2, "ddp"), "fsdp": (2, "fsdp"), "fsdp of 4": (4, "fsdp")}
@@ -41,15 +40,24 @@ def furthest(a: list[float], b: list[float]) -> float:
 
 def watch_samples(folder: Path) -> None:
     """Have every process write down which samples it reads, step by step."""
-    plain = Steps._batch
+    plain = Trainer.run
 
-    def batch(self: Any, first: int, count: int) -> Any:
-        if isinstance(self, Trainer):  # else it is a step that is only timed
+    def run(self: Trainer) -> Any:
+        make, read, step = self.reader.make, self.objective.batch, [0]
+
+        def made(number: int) -> Any:
+            step[0] = number
+            return make(number)
+
+        def batch(first: int, count: int) -> Any:
             with (folder / f"samples-{os.getpid()}").open("a") as file:
-                file.write("".join(f"{self.progress.step}:{n} " for n in range(first, first + count)))
-        return plain(self, first, count)
+                file.write("".join(f"{step[0]}:{n} " for n in range(first, first + count)))
+            return read(first, count)
 
-    Steps._batch = batch
+        self.reader.make, self.objective.batch = made, batch  # type: ignore[method-assign]
+        return plain(self)
+
+    Trainer.run = run  # type: ignore[method-assign]
 
 
 def samples(folder: Path, steps: int, batch: int) -> bool:

@@ -29,16 +29,20 @@ def configure(**training: Any) -> Config:
     )
 
 
-def make_objective(config: Config) -> LanguageModelling:
-    return LanguageModelling(TOKENS, config.model.context, config.training.seed)
+def make_objective(config: Config, tokens: Tokens = TOKENS) -> LanguageModelling:
+    return LanguageModelling(tokens, config.model.context, config.training.seed)
 
 
-def make_trainer(folder: Path, config: Config, evaluate: Any = None, seed: int = 0) -> Trainer:
+def make_trainer(
+    folder: Path, config: Config, evaluate: Any = None, seed: int = 0, tokens: Tokens = TOKENS
+) -> Trainer:
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
     model = Decoder(config.model)
     hooks = Hooks(evaluate, None, Silent())
-    return Trainer(model, make_objective(config), config.training, folder, hooks, device=CPU, width=16)
+    return Trainer(
+        model, make_objective(config, tokens), config.training, folder, hooks, device=CPU, width=16
+    )
 
 
 def weights(trainer: Trainer) -> dict[str, torch.Tensor]:

@@ -17,7 +17,6 @@ from glassformer.core.process import tune_process
 from glassformer.data.shards import Tokens
 from glassformer.evaluation.result import Result
 from glassformer.models.build import Decoder
-from glassformer.objectives.language import LanguageModelling
 from glassformer.objectives.objective import cross_entropy
 from glassformer.training.checkpoint.weights import load_weights, save_weights
 from glassformer.training.checkpoint.write import latest_checkpoint
@@ -71,8 +70,7 @@ def test_the_loss_falls(tmp_path: Path) -> None:
     """On a text with a pattern; the log says so."""
     pattern = Tokens([np.tile(np.arange(23), 40)], 920)
     config = configure(steps=60, optimizer="muon", lr=0.03)
-    trainer = make_trainer(tmp_path, config)
-    trainer.objective = LanguageModelling(pattern, 12, 0)
+    trainer = make_trainer(tmp_path, config, tokens=pattern)
     trainer.run()
     records = read_metrics(tmp_path / "metrics.jsonl")
     assert records[0]["loss"] > 3.0 and records[-1]["loss"] < 1.0

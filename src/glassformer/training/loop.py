@@ -119,6 +119,7 @@ class Trainer(Steps):
                     self.saver.close()
             raise
         finally:
+            self.reader.close()
             display.stop()
             log.close()
         self.world.at(FINISHING)
@@ -145,10 +146,12 @@ class Trainer(Steps):
             log.write(record)
         if self.hooks.evaluate and (last or progress.step % config.eval_every == 0):
             self.world.at("evaluation")
+            self.reader.wait()  # a tokenizer may serve both, and is not asked by two threads at once
             self._evaluate(log)
         # A model in parts can only speak with all processes, and they might come to different words.
         speaks = self.hooks.sample and self.world.is_main and self.layout.name != "fsdp"
         if speaks and config.sample_every and progress.step % config.sample_every == 0:
+            self.reader.wait()
             self._sample()
         if stop or last or progress.step % config.checkpoint_every == 0:
             self._save(wait=False)

@@ -1,6 +1,6 @@
 """One update of a model, for every task and every model.
 
-batch     samples by number, a pure function of (seed, step); each process takes its part of them
+batch     samples by number, a pure function of (seed, step); each process takes its part (reader.py)
 forward   and backward, micro-batch by micro-batch, normalised by the step's targets
 check     a loss or gradient that is no number stops the step before it can do harm
 update    clip, schedule, optimizers
@@ -25,6 +25,7 @@ from glassformer.training.diagnose import explain
 from glassformer.training.parallel.layout import make_layout
 from glassformer.training.parallel.world import ALONE, World
 from glassformer.training.probe import advice, micro_batch_that_fits
+from glassformer.training.reader import Reader
 from glassformer.training.schedule import BatchSizes, learning_rate_factor
 from glassformer.training.update import NotFiniteError, Updates
 
@@ -74,6 +75,7 @@ class Steps:
         self.layout = make_layout(model, config.parallel, world, device, self.precision.name)
         self.updates = Updates(self.layout, config, self.precision)
         self.sizes = BatchSizes(config.batch, config.batch_growth)
+        self.reader = Reader(objective, self.sizes, config.accumulate, world, device)
         self.progress = Progress()
         self._own_loss = 0.0
 
@@ -82,12 +84,9 @@ class Steps:
         config, progress = self.config, self.progress
         began = time.perf_counter()
         self.world.at("batch")
-        size, first = self.sizes.at(progress.step), self.sizes.consumed(progress.step)
-        micro = size // config.accumulate
-        parts = [self.world.shard(first + i * micro, micro) for i in range(config.accumulate)]
-        batches = [self._batch(*part) for part in parts]
-        counts = [(self.objective.targets(batch), self.objective.tokens(batch)) for batch in batches]
-        targets, tokens = self.world.all_reduce(*(sum(both) for both in zip(*counts, strict=True)))
+        read = self.reader.read(progress.step, ahead=progress.step + 1 != config.steps)
+        batches = read.batches
+        targets, tokens = self.world.all_reduce(read.targets, read.tokens)
         self.model.train()
         total = torch.zeros((), device=self.device)
         for i, batch in enumerate(batches):
@@ -120,7 +119,7 @@ class Steps:
             **bits,
             "lr": config.lr * factor,
             "grad_norm": norm,
-            "batch": size,
+            "batch": self.sizes.at(progress.step - 1),
             "tokens": progress.tokens,
             "seconds": progress.seconds,
             "seconds_per_step": seconds,
@@ -131,11 +130,13 @@ class Steps:
         """A step; or, where the memory is too small for it, the settings that would fit."""
         with suppress(torch.OutOfMemoryError):  # what it held is let go before anything is tried
             return self.step(forward)
+        self.reader.close()  # its next batches take room too
         size, first = self.sizes.at(self.progress.step), self.sizes.consumed(self.progress.step)
 
         def work(samples: int) -> None:
+            batch = self.reader.to_device(self.objective.batch(first, samples))
             with self.precision.context():
-                self.objective.loss(self.model, self._batch(first, samples), 0.0).backward()
+                self.objective.loss(self.model, batch, 0.0).backward()
 
         if self.world.size > 1:  # a trial needs all processes; this one is in trouble alone
             raise RunError(advice(size, self.config.accumulate, None, self.world.size))
@@ -159,10 +160,6 @@ class Steps:
             return f"{where} is no number (train in one process to see the first bad tensor)"
         with self.precision.context():
             return explain(self.model, self.objective, batches, loss, norm, self._seed)
-
-    def _batch(self, first: int, count: int) -> Batch:
-        batch = self.objective.batch(first, count)
-        return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
 
     def _seed(self, micro: int) -> None:
         """All randomness of a micro-batch (dropout) follows from where in the run it stands."""

@@ -29,5 +29,6 @@ def seconds_per_step(
         try:
             times = [steps.step_that_fits(model)["seconds_per_step"] for _ in range(1 + repeats)]
         finally:
+            steps.reader.close()
             model.zero_grad(set_to_none=True)
     return fmean(times[1:])

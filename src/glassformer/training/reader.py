@@ -1,0 +1,114 @@
+"""Batches made ahead: while a step computes, one thread makes the micro-batches of the next.
+
+What a step reads is a function of (seed, step), so making it early changes nothing. A step that was not
+expected (after a rollback, or when a run is resumed) is made when it is asked for, and what was made ahead is
+dropped. At no time are two batches made at once: an objective need not be safe to use from two threads.
+"""
+
+import queue
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import torch
+
+from glassformer.objectives.objective import Batch, Objective
+from glassformer.training.parallel.world import World
+from glassformer.training.schedule import BatchSizes
+
+Work = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class StepBatches:
+    """This process's part of a step: micro-batches, and the predictions and tokens in all of them."""
+
+    batches: list[Batch]
+    targets: int
+    tokens: int
+
+
+class Reader:
+    """Gives the batches of a step. Its thread begins with the first batch that is made ahead."""
+
+    def __init__(
+        self, objective: Objective, sizes: BatchSizes, accumulate: int, world: World, device: torch.device
+    ):
+        self.objective, self.sizes, self.accumulate = objective, sizes, accumulate
+        self.world, self.device = world, device
+        self._next: tuple[int, Future[StepBatches]] | None = None
+        self._works: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        weakref.finalize(self, self._works.put, None)  # a thread that nobody ended goes with its reader
+
+    def read(self, step: int, ahead: bool = True) -> StepBatches:
+        """The batches of a step, on the device; those of the step after it are begun, if `ahead`."""
+        prepared, self._next = self._next, None
+        if prepared is not None and prepared[0] == step:
+            made = prepared[1].result()  # or what went wrong in making them
+        else:
+            if prepared is not None:
+                prepared[1].exception()  # wait for its end; nobody asked for what it made
+            made = self.make(step)
+        if ahead:
+            self._next = step + 1, self._submit(step + 1)
+        batches = [self.to_device(batch) for batch in made.batches]
+        return StepBatches(batches, made.targets, made.tokens)
+
+    def shards(self, step: int) -> list[tuple[int, int]]:
+        """First sample and number of samples of each of this process's micro-batches."""
+        first, micro = self.sizes.consumed(step), self.sizes.at(step) // self.accumulate
+        return [self.world.shard(first + i * micro, micro) for i in range(self.accumulate)]
+
+    def make(self, step: int) -> StepBatches:
+        """The same in the memory of the CPU, page-locked where a GPU is to fetch it."""
+        batches = [self.objective.batch(*shard) for shard in self.shards(step)]
+        targets = sum(self.objective.targets(batch) for batch in batches)
+        tokens = sum(self.objective.tokens(batch) for batch in batches)
+        if self.device.type == "cuda":
+            batches = [{n: t.contiguous().pin_memory() for n, t in batch.items()} for batch in batches]
+        return StepBatches(batches, targets, tokens)
+
+    def to_device(self, batch: Batch) -> Batch:
+        return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
+
+    def wait(self) -> None:
+        """Until nothing is being made, so that others may use what batches are made of."""
+        if self._next is not None:
+            self._next[1].exception()
+
+    def close(self) -> None:
+        """Drop what was made ahead and end the thread; reading begins another one."""
+        self._next = None
+        if self._thread is not None:
+            self._works.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _submit(self, step: int) -> "Future[StepBatches]":
+        if self._thread is None:
+            # A thread's current GPU is the first one, whichever its process uses.
+            gpu = torch.cuda.current_device() if self.device.type == "cuda" else None
+            self._thread = threading.Thread(target=_run, args=(self._works, gpu), daemon=True, name="batches")
+            self._thread.start()
+        future: Future[StepBatches] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(self.make(step))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._works.put(work)
+        return future
+
+
+def _run(works: "queue.SimpleQueue[Work | None]", gpu: int | None) -> None:
+    """The thread. It holds no reader while it waits."""
+    if gpu is not None:
+        torch.cuda.set_device(gpu)
+    while (work := works.get()) is not None:
+        work()
+        del work
