@@ -1,7 +1,7 @@
 """Optimizers and schedules against their formulas."""
 
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from glassformer.config.schema import TrainingConfig, build
 from glassformer.core.errors import UsageError
-from glassformer.training.optim import fused_parts, make_optimizers, orthogonalise
+from glassformer.models.build import make_model
+from glassformer.models.roles import fused_parts
+from glassformer.training.optim import make_optimizers, orthogonalise
 from glassformer.training.schedule import BatchSizes, learning_rate_factor, noam
 from tests.conftest import tiny_model
 
@@ -96,6 +98,29 @@ def test_muon_treats_the_matrices_in_one_weight_apart() -> None:
         (before - attention.qkv.weight).split((16, 8, 8)), gradient.split((16, 8, 8)), strict=True
     ):
         torch.testing.assert_close(change, orthogonalise(g[None])[0], rtol=1e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("task", "family"),
+    [("language", "window"), *product(("language", "translate", "tag"), ("transformer", "gru"))],
+)
+def test_optimizers_take_parameters_in_the_order_that_checkpoints_know(task: str, family: str) -> None:
+    """As it was when roles were read off the names."""
+    sizes = {"layers": 2, "heads": 2, "width": 8, "context": 8, "vocab": 11, "labels": 3, "family": family}
+    model = make_model(task, build({"task": task, "model": {**sizes, "position": "learned"}}).model)
+    named = list(model.named_parameters())
+    inner = [n for n, p in named if p.ndim == 2 and "blocks." in n]
+    outer = [n for n, p in named if p.ndim == 2 and "blocks." not in n]
+    vectors = [n for n, p in named if p.ndim != 2]
+    name = {id(p): n for n, p in named}
+
+    def groups(optimizer: str) -> list[list[list[str]]]:
+        made = make_optimizers(model, settings(optimizer=optimizer))
+        return [[[name[id(p)] for p in group["params"]] for group in o.param_groups] for o in made]
+
+    assert groups("muon") == [[inner], [outer, vectors]]
+    assert groups("adamw") == [[inner + outer, vectors]]
+    assert groups("adam") == groups("sgd") == [[[n for n, _ in named]]]
 
 
 def test_the_papers_training_is_one_word() -> None:

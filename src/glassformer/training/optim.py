@@ -8,13 +8,14 @@ muon    momentum whose update is made orthogonal, for the matrices inside the bl
 
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from glassformer.core.errors import UsageError, closest
+from glassformer.models.roles import Role, fused_parts, roles
 from glassformer.training.parallel.layout import full_tensor, local_rows
 
 if TYPE_CHECKING:
@@ -96,28 +97,13 @@ class Muon(Optimizer):
                     weight.add_(update[rows], alpha=-lr * size)
 
 
-@runtime_checkable
-class Fused(Protocol):
-    """A module with such weights."""
-
-    def fused_parts(self) -> dict[Tensor, tuple[int, ...]]: ...
-
-
-def fused_parts(model: nn.Module) -> dict[Tensor, tuple[int, ...]]:
-    """The weights that hold several matrices one above the other, with the rows of each."""
-    parts: dict[Tensor, tuple[int, ...]] = {}
-    for module in model.modules():
-        if isinstance(module, Fused):
-            parts |= module.fused_parts()
-    return parts
-
-
 def make_optimizers(model: nn.Module, config: "TrainingConfig") -> list[Optimizer]:
     """The optimizers of a run. Every group remembers its `base_lr`, which the schedule scales each step."""
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    inner = [p for name, p in named if p.ndim == 2 and "blocks." in name]
-    outer = [p for name, p in named if p.ndim == 2 and "blocks." not in name]
-    vectors = [p for _, p in named if p.ndim != 2]
+    role = roles(model)
+    inner = [p for name, p in named if role[name] == Role.MATRIX]
+    outer = [p for name, p in named if role[name] in (Role.EMBEDDING, Role.HEAD)]
+    vectors = [p for name, p in named if role[name] == Role.VECTOR]
     lr, decay = config.lr, config.weight_decay
     betas = (config.beta1, config.beta2)
     fused = all(p.device.type in ("cpu", "cuda") for _, p in named)

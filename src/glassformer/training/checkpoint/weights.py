@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from glassformer.core.errors import RunError
 from glassformer.core.files import replacing
+from glassformer.models.roles import shared_body
 
 
 def unique_state_dict(model: nn.Module) -> dict[str, Tensor]:
@@ -50,7 +51,7 @@ def copy_weights(model: nn.Module, tensors: dict[str, Tensor], path: str) -> Non
 def load_matching(model: nn.Module, path: Path) -> list[str]:
     """Copy the weights of the body, which two tasks can share; returns the parts that stay as they were."""
     tensors, own = load_tensors(path), model.state_dict()
-    common = [n for n in tensors if n in own and n.startswith("stack.")]
+    common = [n for n in tensors if n in own and n.startswith(shared_body(model))]
     wrong = [n for n in common if tensors[n].shape != own[n].shape]
     if wrong or not common:
         if wrong:

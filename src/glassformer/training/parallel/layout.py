@@ -18,10 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from glassformer.core.errors import UsageError
-from glassformer.models.block import Block
-from glassformer.models.layers import BatchNorm
-from glassformer.models.model import EncoderDecoderModel
-from glassformer.models.recurrent import Recurrence
+from glassformer.models.roles import entry_points, may_idle, mixes_batch, sharding_units
 from glassformer.training.checkpoint.weights import unique_state_dict
 from glassformer.training.compile import maybe_compile
 from glassformer.training.parallel.world import World
@@ -67,8 +64,7 @@ class Replicated(Layout):
         # Buffers here are tables, the same everywhere. What says so has two names, by the version of PyTorch.
         new = "forward_sync_buffers" in signature(wrap).parameters
         buffers: dict[str, Any] = {"forward_sync_buffers" if new else "broadcast_buffers": False}
-        # A recurrent model's learned first state has no part in a batch that goes on from another.
-        idle = any(isinstance(m, Recurrence) for m in model.modules())
+        idle = may_idle(model)
         self.wrapped = wrap(model, gradient_as_bucket_view=True, find_unused_parameters=idle, **buffers)
 
     def forward(self, compiled: bool) -> Callable[..., Any]:
@@ -91,21 +87,20 @@ class Sharded(Layout):
         from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
         mesh = init_device_mesh(device.type, (world.size,))
-        self.blocks = [m for m in model.modules() if isinstance(m, Block)]
-        for module in (*self.blocks, model):
+        self.units = sharding_units(model)
+        for module in (*self.units, model):
             fully_shard(module, mesh=mesh)
-        if isinstance(model, EncoderDecoderModel):
-            for method in ("encode", "decode"):
-                register_fsdp_forward_method(model, method)
+        for method in entry_points(model):
+            register_fsdp_forward_method(model, method)
         assert isinstance(model, FSDPModule)
         self.sharded = model
         super().__init__(model, world)
 
     def forward(self, compiled: bool) -> Callable[..., Any]:
-        """Blocks are compiled one by one, since gathering their weights stands between them."""
+        """The units are compiled one by one, since gathering their weights stands between them."""
         if compiled:
-            for block in self.blocks:
-                maybe_compile(block, True, in_place=True)
+            for unit in self.units:
+                maybe_compile(unit, True, in_place=True)
         return self.model
 
     @contextmanager
@@ -129,11 +124,11 @@ def check_layout(model: nn.Module, kind: str, processes: int, precision: str) ->
     """Refuse what cannot be."""
     if processes == 1:
         return
-    if any(isinstance(m, BatchNorm) for m in model.modules()):
+    if mixes_batch(model):
         raise UsageError("model.norm batch needs the whole batch in one process: train it in one")
     if kind == "fsdp" and precision == "fp16":
         raise UsageError("training.parallel fsdp: use training.precision bf16 or float32 instead of fp16")
-    if kind == "fsdp" and not any(isinstance(m, Block) for m in model.modules()):
+    if kind == "fsdp" and not sharding_units(model):
         raise UsageError("training.parallel fsdp is for model.family transformer; the others train with ddp")
 
 
