@@ -69,7 +69,5 @@ def test_a_name_is_for_the_task_it_was_made_for(folder: Path, monkeypatch: pytes
 def test_what_is_not_there_is_said(folder: Path) -> None:
     with pytest.raises(DataError, match=r"no file, folder or data set 'repeat'\. Did you mean 'repeats'"):
         load_dataset("repeat")
-    with pytest.raises(
-        UsageError, match=r"no task 'clasify'\. Did you mean 'classify'.*Tasks: language"
-    ):
+    with pytest.raises(UsageError, match=r"no task 'clasify'\. Did you mean 'classify'.*Tasks: language"):
         load_dataset(folder / "reviews.tsv", "clasify")

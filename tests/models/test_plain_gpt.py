@@ -11,8 +11,8 @@ from torch import Tensor
 
 from glassformer.generation.engine import generate
 from glassformer.generation.sampling import Sampler
+from glassformer.models.build import Decoder
 from glassformer.models.plain_gpt import PlainGPT
-from glassformer.models.transformer import Decoder
 from glassformer.objectives.objective import cross_entropy
 from tests.conftest import tiny_model
 

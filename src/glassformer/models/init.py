@@ -6,9 +6,11 @@
              connections nothing would pass, so there they are drawn like the others)
 
 Biases start at zero and norms at one in both. Embeddings are N(0, 0.02²), or N(0, 1/C) under sinusoidal
-positions, which scale them up; a body without norms says itself how large it wants them. Recurrent cells keep
-PyTorch's own start, uniform within ±1/√H. Where the matrix of the last scores is not tied, `fan-in` starts
-it at zero: the first prediction is the uniform one.
+positions, which scale them up. Where the matrix of the last scores is not tied, `fan-in` starts it at zero:
+the first prediction is the uniform one. A body that no norm keeps in scale says itself how large it wants its
+embeddings (`embedding_std`) and the matrix on top of it (`unembedding_std`), whatever the scheme. Recurrent
+readers and translators draw both from N(0, 16/C): from zero a recurrent translator learns how frequent each
+token is, and no more. Recurrent cells keep PyTorch's own start, uniform within ±1/√H.
 """
 
 from math import sqrt
@@ -41,10 +43,14 @@ def initialise(model: nn.Module, scheme: str, embedding: float | None = None) ->
                 nn.init.zeros_(linear.weight)
 
 
-def tie_or_zero(unembedding: nn.Linear, embedding: nn.Module, tied: bool, scheme: str) -> None:
-    """The matrix of the last scores: the embedding's own, or (under `fan-in`) zero at first."""
+def start_unembedding(
+    unembedding: nn.Linear, embedding: nn.Module, tied: bool, scheme: str, std: float | None = None
+) -> None:
+    """The matrix of the last scores: the embedding's own, as large as the body says, or (`fan-in`) zero."""
     if tied:
         assert isinstance(embedding, nn.Embedding)
         unembedding.weight = embedding.weight
+    elif std is not None:
+        nn.init.normal_(unembedding.weight, std=std)
     elif scheme == "fan-in":
         nn.init.zeros_(unembedding.weight)

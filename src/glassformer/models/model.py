@@ -23,7 +23,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from glassformer.config.model import ModelConfig
-from glassformer.models.init import initialise, tie_or_zero
+from glassformer.models.init import initialise, start_unembedding
 from glassformer.models.readout import Head
 from glassformer.models.state import Memory, State
 from glassformer.models.tap import Tap, inside, off
@@ -42,6 +42,7 @@ class Body(nn.Module, ABC):
     embedding: nn.Module
     blocks: nn.ModuleList  # what it is deep by
     embedding_std: float | None = None  # how large embeddings start; None: as init.py has it
+    unembedding_std: float | None = None  # how large the matrix on top of it starts; None: as init.py has it
     limit: int | None  # positions it can see at once; None: it reads a sequence of any length
     span: int | None = None  # tokens that reach its answer, where that is less than it reads
     compiles = True  # whether torch.compile has something to gain
@@ -76,7 +77,7 @@ class LanguageModel(nn.Module):
         self.config, self.stack, self.vocab = config, body, config.vocab
         self.unembedding = nn.Linear(config.width, config.vocab, bias=False)
         initialise(self, config.init, body.embedding_std)
-        tie_or_zero(self.unembedding, body.embedding, config.tied, config.init)
+        start_unembedding(self.unembedding, body.embedding, config.tied, config.init, body.unembedding_std)
 
     @property
     def limit(self) -> int | None:
@@ -115,7 +116,7 @@ class EncoderModel(nn.Module):
         super().__init__()
         self.config, self.stack, self.head = config, body, head
         initialise(self, config.init, body.embedding_std)
-        tie_or_zero(head.linear, body.embedding, False, config.init)
+        start_unembedding(head.linear, body.embedding, False, config.init, body.unembedding_std)
 
     def forward(
         self,
@@ -140,7 +141,9 @@ class EncoderDecoderModel(nn.Module):
         self.encoder, self.decoder = encoder, decoder
         self.unembedding = nn.Linear(config.width, config.vocab, bias=False)
         initialise(self, config.init, decoder.embedding_std)
-        tie_or_zero(self.unembedding, decoder.embedding, config.tied, config.init)
+        start_unembedding(
+            self.unembedding, decoder.embedding, config.tied, config.init, decoder.unembedding_std
+        )
 
     @property
     def limit(self) -> int | None:
