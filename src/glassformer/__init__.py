@@ -28,7 +28,7 @@ _HOME = {
     "Byte": "tokenizers.tokenizer",
     "Char": "tokenizers.vocabulary",
     "Config": "config.schema",
-    "Decoder": "models.transformer",
+    "Decoder": "models.build",
     "Edit": "inspection.edits",
     "GlassformerError": "core.errors",
     "ModelConfig": "config.schema",
