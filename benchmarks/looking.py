@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from glassformer.config.schema import ModelConfig
+from glassformer.config.model import ModelConfig
 from glassformer.inspection.cost import peak_memory
 from glassformer.inspection.edits import zero
 from glassformer.inspection.gradients import backward, next_token_loss

@@ -90,17 +90,18 @@ def step_times(rounds: int) -> None:
     """Milliseconds per step of the recipe and of the peer, measured in turns."""
     import torch
 
+    from glassformer.config.data import DataConfig
     from glassformer.config.recipes import load_recipe, merge
-    from glassformer.config.schema import DataConfig, build
+    from glassformer.config.schema import build
     from glassformer.data.datasets import open_corpus
-    from glassformer.runs.autosize import measure_step
+    from glassformer.runs.machine import measure_step
     from glassformer.tasks.language_model import LanguageTask
     from glassformer.tokenizers.load import train_tokenizer
 
     corpus = open_corpus("shakespeare")
     tokenizer = train_tokenizer("char", corpus.texts(), 512)
-    job = LanguageTask(corpus, tokenizer, DataConfig())
-    recipe = merge(load_recipe(RECIPE), job.settings())
+    task = LanguageTask(corpus, tokenizer, DataConfig())
+    recipe = merge(load_recipe(RECIPE), task.settings())
     nested: Settings = {}
     for key, value in PEER.items():
         section, _, field = key.partition(".")
@@ -109,7 +110,7 @@ def step_times(rounds: int) -> None:
     times: dict[str, list[float]] = {name: [] for name in configs}
     for _ in range(rounds):
         for name, config in configs.items():
-            times[name].append(1000 * measure_step(job, config, torch.device("cpu"), repeats=20))
+            times[name].append(1000 * measure_step(task, config, torch.device("cpu"), repeats=20))
     for name, values in times.items():
         print(f"{name}: {statistics.median(values):.1f} ms/step (best {min(values):.1f})")  # noqa: T201
     ratio = statistics.median(times["recipe"]) / statistics.median(times["peer"])

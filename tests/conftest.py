@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glassformer.config.schema import ModelConfig
+from glassformer.config.model import ModelConfig
 from glassformer.models.build import Decoder
 
 # Tests run side by side; more threads than cores only wait for each other.

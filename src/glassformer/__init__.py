@@ -7,7 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glassformer.config.schema import Config, ModelConfig, TrainingConfig
+    from glassformer.config.model import ModelConfig
+    from glassformer.config.schema import Config
+    from glassformer.config.training import TrainingConfig
     from glassformer.core.errors import GlassformerError
     from glassformer.generation.sampling import Sampler
     from glassformer.inspection.edits import Edit, put, steer, zero

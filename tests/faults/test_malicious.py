@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 import glassformer as gf
 from glassformer.cli.main import app
 from glassformer.interop.huggingface import read_gpt2  # noqa: F401  (loaded before anything is timed)
-from glassformer.runs.looking import look_at  # noqa: F401
 
 SMALL = {"model.layers": 1, "model.heads": 2, "model.width": 16, "model.context": 16, "training.steps": 2}
 SMALL |= {"training.batch": 2, "training.compile": "off", "training.device": "cpu", "tokenizer.kind": "bpe"}

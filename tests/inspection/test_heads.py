@@ -12,7 +12,6 @@ from glassformer.inspection.cost import EXPECTED, Point, fit, measure, peak_memo
 from glassformer.inspection.lessons import equivariance, scale_effect
 from glassformer.inspection.relations import parse, relations, sentences
 from glassformer.inspection.trace import record_trace
-from glassformer.runs.looking import report_on
 from tests.models.families import VOCAB, ids, make
 
 
@@ -59,7 +58,7 @@ def test_the_recipe_grows_an_induction_head_that_the_report_finds(tmp_path: Path
     run = gf.train(
         recipe="induction", out=tmp_path / "run", settings={"training.steps": 250, "training.decay": 0.2}
     )
-    found = report_on(run, run.look("Xq3fTzXq3f"))
+    found = run.look("Xq3fTzXq3f").report()
     called = {(h["layer"], h["kind"]) for h in found["heads"]}
     assert (0, "previous") in called
     top = max(found["heads"], key=lambda h: h["scores"]["induction"])

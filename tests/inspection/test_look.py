@@ -14,7 +14,6 @@ from glassformer.cli.main import app
 from glassformer.core.errors import UsageError
 from glassformer.inspection.html import as_html
 from glassformer.inspection.report_text import as_text
-from glassformer.runs.looking import report_on
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"training.steps": 2, "training.batch": 4, "model.width": 16, "model.layers": 2, "model.heads": 2}
@@ -50,7 +49,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, text_file: Path) -> dict[str,
 def test_every_task_can_be_looked_into(name: str, runs: dict[str, gf.Run]) -> None:
     run = runs[name]
     look = run.look(TASKS[name][2])
-    report = json.loads(json.dumps(report_on(run, look)))
+    report = json.loads(json.dumps(look.report()))
     text, html = as_text(report), as_html(report)
     assert report["schema"] == "glassformer/look" and report["version"] == 1
     assert "</script" not in html.split('id="report">')[1].split("</script>")[0]
@@ -75,10 +74,10 @@ def test_the_keys_are_the_documented_ones(runs: dict[str, gf.Run]) -> None:
     table = page.split("## The JSON")[1]
     documented = set(re.findall(r"`([a-z_.]+)`", "".join(re.findall(r"^\| (`[^|]*) \|", table, re.M))))
     documented = {key.split(".")[0] for key in documented} - {"cross", "version"} | {"version"}
-    found = set(report_on(runs["language"], runs["language"].look("A line")))
+    found = set(runs["language"].look("A line").report())
     assert found == documented
     translated = runs["translate"]
-    extra = set(report_on(translated, translated.look("3 May 1987"))) - found
+    extra = set(translated.look("3 May 1987").report()) - found
     assert extra == {
         "cross.attention",
         *(f"{p}{k}" for p in ("encoder.", "decoder.") for k in ("attention", "rollout", "value_weighted")),
@@ -96,9 +95,9 @@ def test_maps_of_a_long_text_are_left_out_unless_asked_for(
     monkeypatch.setattr("glassformer.inspection.report.MOST_MAPS", 10)
     run = runs["language"]
     look = run.look("A line")
-    assert report_on(run, look)["omitted"] == ["attention", "value_weighted", "rollout"]
-    assert "attention" not in report_on(run, look)
-    assert "attention" in report_on(run, look, maps=True)
+    assert look.report()["omitted"] == ["attention", "value_weighted", "rollout"]
+    assert "attention" not in look.report()
+    assert "attention" in look.report(maps=True)
 
 
 def test_generated_tokens_are_looked_at_too(runs: dict[str, gf.Run]) -> None:
@@ -125,13 +124,13 @@ def test_a_model_that_is_broken_is_said_to_be(runs: dict[str, gf.Run]) -> None:
     with torch.no_grad():
         run.language_model.stack.blocks[1].mlp.down.weight[0, 0] = float("nan")  # pyright: ignore
     with pytest.raises(UsageError, match=r"it begins at 1\.mlp_out"):
-        report_on(run, run.look("A line"))
+        run.look("A line").report()
 
 
 def test_a_page_cannot_be_broken_by_its_text(runs: dict[str, gf.Run]) -> None:
     run = runs["language"]
     text = "__REPORT__</script>\x1b[31m"
-    report = report_on(run, run.look(text))
+    report = run.look(text).report()
     html = as_html(report)
     data = html.split('id="report">')[1].split("</script>")[0]
     assert json.loads(data)["text"] == text and html.count("glassformer/look") == 1

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from glassformer.cli.main import app
 from glassformer.core.errors import RunError
-from glassformer.runs.importing import import_folder
+from glassformer.runs.import_model import import_hf
 from glassformer.tokenizers.bpe_tokenizer import BPE
 
 transformers = pytest.importorskip("transformers")
@@ -41,7 +41,7 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_logits_are_those_of_transformers(gpt2: Path, tmp_path: Path) -> None:
-    run, parameters = import_folder(gpt2, tmp_path / "run")
+    run, parameters = import_hf(gpt2, tmp_path / "run")
     theirs = transformers.GPT2LMHeadModel.from_pretrained(gpt2).eval()
     ids = torch.randint(len(run.tokenizer), (2, 20), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -50,7 +50,7 @@ def test_logits_are_those_of_transformers(gpt2: Path, tmp_path: Path) -> None:
 
 
 def test_an_imported_model_can_be_looked_into_and_talks(gpt2: Path, tmp_path: Path) -> None:
-    run, _ = import_folder(gpt2, tmp_path / "run")
+    run, _ = import_hf(gpt2, tmp_path / "run")
     look = run.look("the lowest")
     assert look.components().error < 1e-6
     assert len(run.generate("the low", 5, seed=0)) == 1
@@ -63,7 +63,7 @@ def test_weights_may_be_untied(gpt2: Path, tmp_path: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     tensors["lm_head.weight"] = torch.randn_like(tensors["transformer.wte.weight"])
     save_file(tensors, folder / "model.safetensors")
-    run, _ = import_folder(folder, tmp_path / "run")
+    run, _ = import_hf(folder, tmp_path / "run")
     assert not run.config.model.tied
     torch.testing.assert_close(run.model.unembedding.weight.detach(), tensors["lm_head.weight"])  # pyright: ignore
 
@@ -88,7 +88,7 @@ def test_what_cannot_be_imported_is_said(gpt2: Path, tmp_path: Path, change: dic
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | change))
     with pytest.raises(Exception, match=says) as caught:
-        import_folder(folder, tmp_path / "run")
+        import_hf(folder, tmp_path / "run")
     assert type(caught.value).__module__ == "glassformer.core.errors"
     assert not (tmp_path / "run").exists()
 
@@ -97,12 +97,12 @@ def test_pickled_weights_are_not_opened(gpt2: Path, tmp_path: Path) -> None:
     folder = copy_of(gpt2, tmp_path)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(RunError, match="pickled"):
-        import_folder(folder, tmp_path / "run")
+        import_hf(folder, tmp_path / "run")
     with pytest.raises(RunError, match="no folder"):
-        import_folder(tmp_path / "nowhere", tmp_path / "run")
+        import_hf(tmp_path / "nowhere", tmp_path / "run")
     (folder / "model.safetensors").write_bytes(b"\xff" * 100)
     with pytest.raises(RunError, match="damaged"):
-        import_folder(folder, tmp_path / "run")
+        import_hf(folder, tmp_path / "run")
 
 
 def copy_of(folder: Path, where: Path) -> Path:

@@ -8,7 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from glassformer.config.schema import ModelConfig, build
+from glassformer.config.model import ModelConfig
+from glassformer.config.schema import build
 from glassformer.core.errors import UsageError
 from glassformer.models.block import PLACEMENTS
 from glassformer.models.build import Decoder, make_mlp

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config.schema import ModelConfig, build
+from glassformer.config.model import ModelConfig
+from glassformer.config.schema import build
 from glassformer.core.errors import UsageError
 from glassformer.models.model import EncoderDecoderModel, LanguageModel
 from glassformer.models.operations import operations_per_token

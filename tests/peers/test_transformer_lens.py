@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from glassformer.config.schema import ModelConfig
+from glassformer.config.model import ModelConfig
 from glassformer.inspection.causal import logit_difference, patch
 from glassformer.inspection.maps import attention_of, pattern, written_by_head
 from glassformer.inspection.residual import attribute, decompose, lens, stream_sites

@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 import glassformer as gf
 from glassformer.core.errors import GlassformerError, RunError, UsageError
 from glassformer.runs.bias import probe
-from glassformer.runs.sweep import compare_runs, parse_sweep, show_table, sweep_runs
+from glassformer.runs.compare import compare_runs, show_table
+from glassformer.runs.sweep import parse_sweep, sweep_runs
 from glassformer.training.display import Silent
 
 SMALL = {
@@ -221,7 +222,7 @@ def test_tags_beyond_the_context_count_as_wrong(data: dict[str, Path], tmp_path:
     run = train("tag", data, tmp_path / "t", settings={"model.context": 8})
     warnings: list[str] = []
     result = run.evaluate(warn=warnings.append).as_dict()
-    words = sum(len(w) for w, _ in run.job().source.require("valid"))
+    words = sum(len(w) for w, _ in run.task().source.require("valid"))
     assert result["n"] == words and result["accuracy"] < 1.0
     assert "longer than model.context 8" in warnings[0]
 

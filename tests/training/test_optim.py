@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.config.schema import TrainingConfig, build
+from glassformer.config.schema import build
+from glassformer.config.training import TrainingConfig
 from glassformer.core.errors import UsageError
 from glassformer.models.build import make_model
 from glassformer.models.roles import fused_parts

@@ -50,16 +50,15 @@ def look(
     import sys
     from pathlib import Path
 
+    from glassformer.cli.opening import open_run
     from glassformer.inspection.html import as_html
     from glassformer.inspection.plots import draw_all
     from glassformer.inspection.report_text import as_text
-    from glassformer.runs.looking import report_on
-    from glassformer.runs.run import load
 
-    opened = load(run)
+    opened = open_run(run)
     text = sys.stdin.read().removesuffix("\n") if text == "-" else text
-    seen = opened.look(text, target=target, tokens=tokens, edits=[_ablated(name) for name in ablate or []])
-    report = report_on(opened, seen, maps, position)
+    look_ = opened.look(text, target=target, tokens=tokens, edits=[_ablated(name) for name in ablate or []])
+    report = look_.report(maps, position)
     if html is not None:
         Path(html).parent.mkdir(parents=True, exist_ok=True)
         Path(html).write_text(as_html(report), encoding="utf-8")
@@ -101,9 +100,9 @@ def import_(
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Make a run of a Hugging Face GPT-2 folder on this machine; nothing in it is executed."""
-    from glassformer.runs.importing import import_folder
+    from glassformer.runs.import_model import import_hf
 
-    opened, parameters = import_folder(folder, run)
+    opened, parameters = import_hf(folder, run)
     if json_:
         console.put_json({"run": str(opened.path), "parameters": parameters})
         return

@@ -11,6 +11,10 @@ from glassformer.cli.look import look_app
 from glassformer.cli.plan import plan_app
 from glassformer.cli.tokenizer import tokenizer_app
 from glassformer.cli.use import use_app
+from glassformer.data.catalog import dataset_names
+
+KINDS = {"language": "text", "classify": "labels", "tag": "tags", "translate": "pairs"}
+NAMED = "; ".join(f"{', '.join(dataset_names(task))} ({kind})" for task, kind in KINDS.items())
 
 app = typer.Typer(
     name="glassformer",
@@ -75,9 +79,7 @@ def train(
     source: Annotated[
         str | None,
         typer.Argument(
-            help="File, folder, pattern, - for standard input, hf:NAME, or a data set: "
-            "pydocs, repeats, shakespeare, wikitext-2 (text); "
-            "sst2, docstrings, digits (labels); pycode (tags); multi30k, dates (pairs)."
+            help="File, folder, pattern, - for standard input, hf:NAME, or a data set: " + NAMED + "."
         ),
     ] = None,
     task: Annotated[
@@ -103,8 +105,10 @@ def train(
 ) -> None:
     """Train a model; without SOURCE, on the manual and docstrings that come with Python."""
     from glassformer.config.recipes import load_variants, parse_overrides
-    from glassformer.runs.sweep import compare_runs, parse_sweep, show_table, sweep_runs
+    from glassformer.runs.compare import compare_runs, show_table
+    from glassformer.runs.sweep import parse_sweep, sweep_runs
     from glassformer.runs.train import train as train_run
+    from glassformer.tasks.registry import find_task
     from glassformer.training.display import Silent, Terminal
     from glassformer.training.signals import speaks
 
@@ -138,19 +142,8 @@ def train(
         f"Trained {result['parameters'] - result['frozen']:,} parameters on {result['tokens']:,} tokens in "
         f"{result['seconds']:.0f} s, {result['tokens_per_second']:,.0f} tokens/s.\n"
         f"Everything is in {run.path}: model.safetensors, metrics.jsonl, loss.png.\n"
-        f"{_next_step(run.config.task, str(run.path))}"
+        f"{find_task(run.config.task).next_command(str(run.path))}"
     )
-
-
-def _next_step(task: str, run: str) -> str:
-    """What to do with a new run."""
-    return {
-        "language": f'Talk to it: glassformer generate {run} "your words"',
-        "translate": f'Use it: glassformer translate {run} "your words"',
-        "classify": f'Use it: glassformer classify {run} "your words"',
-        "tag": f'Use it: glassformer classify {run} "your words"',
-        "masked": f"Build on it: glassformer train DATA --task classify --init {run}",
-    }[task]
 
 
 @app.command(
@@ -186,29 +179,32 @@ def evaluate(
     json_: Json = False,
 ) -> None:
     """Measure a run on a whole split: perplexity and bits per byte, accuracy, or BLEU."""
+    from glassformer.cli.opening import open_run
     from glassformer.core.errors import UsageError
-    from glassformer.runs.run import load
+    from glassformer.tasks.registry import find_task
 
     if split not in ("train", "valid", "test"):
         raise UsageError(f"--split {split}: expected valid, test or train")
-    opened = load(run)
+    opened = open_run(run)
     if pairs is not None:
         from glassformer.runs.bias import probe
 
-        found = probe(opened, pairs)
-        console.put_json(found.as_dict()) if json_ else console.put(found.show())
+        scores = probe(opened, pairs)
+        console.put_json(scores.as_dict()) if json_ else console.put(scores.show())
         return
 
     def warn(text: str) -> None:
         console.note(f"Warning: {text}")
 
-    options = {name: value for name, value in (("stride", stride), ("beams", beams)) if value is not None}
     size = opened.data.get("examples", {}).get(split, 0) if data is None else 0
-    with console.working("measuring", size if opened.config.task == "translate" else 0) as advance:
-        watched = {"progress": advance} if opened.config.task == "translate" else {}
-        result = opened.evaluate(split, data, target, warn=warn, **options, **watched)
-    floor = {name: found.score[1] for name, found in opened.floor(split).items()} if data is None else {}
-    mistakes = opened.mistakes(split, data, target, **options) if errors else None
+    slow = "progress" in find_task(opened.config.task).understands
+    with console.working("measuring", size if slow else 0) as advance:
+        result = opened.evaluate(
+            split, data, target, stride=stride, beams=beams, progress=advance if slow else None, warn=warn
+        )
+    baselines = opened.baselines(split) if data is None else {}
+    floor = {name: baseline.score[1] for name, baseline in baselines.items()}
+    mistakes = opened.mistakes(split, data, target, stride=stride, beams=beams) if errors else None
     if json_:
         extra = {"errors": mistakes.as_dict()} if mistakes else {}
         console.put_json({**result.as_dict(), **({"floor": floor} if floor else {}), **extra})
@@ -237,8 +233,8 @@ def compare(
     json_: Json = False,
 ) -> None:
     """Runs side by side: parameters, tokens, score, speed, time; the curves in one plot."""
+    from glassformer.runs.compare import compare_runs, runs_under, show_table
     from glassformer.runs.run import load
-    from glassformer.runs.sweep import compare_runs, runs_under, show_table
 
     rows = compare_runs([load(run) for path in runs for run in runs_under(path)])
     if html:

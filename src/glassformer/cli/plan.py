@@ -45,7 +45,8 @@ def plan(
 ) -> None:
     """Parameters, operations, memory by part, time and cost of a training, and which layout fits."""
     from glassformer.config.recipes import load_recipe, load_variants, merge, parse_overrides
-    from glassformer.config.schema import Settings, build
+    from glassformer.config.schema import build
+    from glassformer.config.section import Settings
     from glassformer.core.errors import UsageError
     from glassformer.planning.devices import find
     from glassformer.planning.plan import make_plan

@@ -49,14 +49,14 @@ def generate(
     """Let a run write: one token at a time, each fed back in."""
     import sys
 
+    from glassformer.cli.opening import open_run
     from glassformer.generation.sampling import Sampler
-    from glassformer.runs.run import load
 
     if prompt == "-":
         prompt = sys.stdin.read()
     sampler = Sampler(0.0 if greedy else temperature, top_k, top_p, min_p, seed)
     stops = [s.replace("\\n", "\n") for s in stop or []]
-    opened = load(run)
+    opened = open_run(run)
     if beams is not None:
         _generate_by_beams(opened.search(prompt, tokens, beams)[:n], prompt, json_)
         return
@@ -102,11 +102,11 @@ def translate(
     json_: Json = False,
 ) -> None:
     """Translate a text, or each line of standard input."""
-    from glassformer.runs.run import load
+    from glassformer.cli.opening import open_run
 
     lines = _lines(text)
     with console.working("translating", len(lines)) as advance:
-        found = load(run).translate(lines, beams=beams, length_penalty=penalty, progress=advance)
+        found = open_run(run).translate(lines, beams=beams, length_penalty=penalty, progress=advance)
     if json_:
         pairs = [{"source": s, "target": t} for s, t in zip(lines, found, strict=True)]
         console.put_json({"translations": pairs})
@@ -125,30 +125,15 @@ def translate(
 @console.command
 def classify(run: RunPath, text: Text = "-", json_: Json = False) -> None:
     """Label a text, or each line of standard input; a tagger labels its words."""
-    from glassformer.runs.run import load
+    from glassformer.cli.opening import open_run
 
-    opened, lines = load(run), _lines(text)
-    if opened.config.task == "tag":
-        tagged = [list(zip(words := line.split(), opened.tag(words), strict=True)) for line in lines]
-        if json_:
-            console.put_json({"texts": [[{"word": w, "tag": t} for w, t in line] for line in tagged]})
-            return
-        for line in tagged:
-            console.put("  ".join(f"{word}/{tag}" for word, tag in line))
-        return
-    lines = [line for line in lines if line.strip()]
-    answers = opened.classify(lines)
+    opened, lines = open_run(run), _lines(text)
+    answers = opened.label([line for line in lines if line.strip()])
     if json_:
-        found = [
-            {"text": t, "label": next(iter(a)), "probabilities": a}
-            for t, a in zip(lines, answers, strict=True)
-        ]
-        console.put_json({"texts": found})
+        console.put_json({"texts": [answer.as_json() for answer in answers]})
         return
     for answer in answers:
-        shares = list(answer.items())
-        rest = ", ".join(f"{label} {share:.1%}" for label, share in shares[1:4])
-        console.put(f"{shares[0][0]}  {shares[0][1]:.1%}" + (f"  ({rest})" if rest else ""))
+        console.put(answer.show())
 
 
 def _lines(text: str) -> list[str]:

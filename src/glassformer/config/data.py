@@ -1,10 +1,10 @@
-"""The settings of data and tokenizer (see config.py)."""
+"""The settings of data and tokenizer."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from glassformer.config.model import Section
+from glassformer.config.section import Section
 
 
 class DataConfig(Section):

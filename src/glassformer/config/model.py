@@ -1,20 +1,16 @@
-"""The settings of a model, typed and validated; the other sections are in config.py."""
+"""The settings of a model."""
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-RULES = ConfigDict(extra="forbid", allow_inf_nan=False)
+from glassformer.config.section import Section
 
 # The families before there were several were named after the decoder.
 Family = Annotated[
     Literal["transformer", "rnn", "gru", "lstm", "window"],
     BeforeValidator(lambda v: "transformer" if v == "decoder" else v),
 ]
-
-
-class Section(BaseModel):
-    model_config = RULES
 
 
 class ModelConfig(Section):

@@ -1,27 +1,20 @@
-"""Every setting, typed and validated in one place.
+"""The whole configuration: its sections, what does not go together, and settings checked against it.
 
-The descriptions here are the documentation: docs/settings.md is made from them. Where settings come from
-(recipes, `--set`, a run directory) is in settings.py.
+The descriptions of the settings are the documentation: docs/settings.md is made from them.
 """
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from glassformer.config.data import DataConfig, TokenizerConfig
-from glassformer.config.model import RULES, ModelConfig, Section
+from glassformer.config.model import ModelConfig
+from glassformer.config.section import RULES, Section, Settings
+from glassformer.config.training import TrainingConfig
 from glassformer.core.errors import UsageError, closest
 
 FORMAT_VERSION = 1
 
-Settings = dict[str, Any]  # nested, partial: {"model": {"layers": 4}}
-TASKS = ("language", "masked", "classify", "tag", "translate")
 FAMILIES = {  # which models can do a task
     "language": ("transformer", "rnn", "gru", "lstm", "window"),
     "masked": ("transformer", "rnn", "gru", "lstm"),
@@ -29,116 +22,6 @@ FAMILIES = {  # which models can do a task
     "tag": ("transformer", "rnn", "gru", "lstm"),
     "translate": ("transformer", "rnn", "gru", "lstm"),
 }
-
-# YAML reads on and off as booleans.
-OnOff = Annotated[
-    Literal["auto", "on", "off"],
-    BeforeValidator(lambda v: {True: "on", False: "off"}[v] if isinstance(v, bool) else v),
-]
-
-
-class TrainingConfig(Section):
-    steps: int = Field(
-        default=1000, ge=0, description="updates of the weights; 0: as many as fit into `training.minutes`"
-    )
-    batch: int = Field(default=32, ge=1, description="sequences per update, over all micro-batches")
-    batch_growth: dict[int, int] = Field(
-        default={}, description="`{step: batch}`: larger batches from these steps on"
-    )
-    accumulate: int = Field(default=1, ge=1, description="micro-batches per update; equal to the full batch")
-    optimizer: Literal["muon", "adamw", "adam", "sgd"] = Field(
-        default="muon",
-        description="see training/optim.py; `adam` brings the 2017 paper's β, ε, rate and warm-up",
-    )
-    lr: float = Field(
-        default=3e-3, gt=0, description="peak learning rate (with muon: of embeddings and vectors)"
-    )
-    muon_lr: float = Field(default=0.02, gt=0, description="peak learning rate of muon's matrices")
-    weight_decay: float = Field(default=0.0, ge=0, description="decoupled weight decay of the matrices")
-    beta1: float = Field(default=0.9, ge=0, lt=1, description="Adam's first moment")
-    beta2: float = Field(default=0.99, ge=0, lt=1, description="Adam's second moment")
-    eps: float = Field(default=1e-8, gt=0, description="Adam's ε")
-    momentum: float = Field(default=0.95, ge=0, lt=1, description="of muon and sgd")
-    schedule: Literal["wsd", "cosine", "noam", "constant"] = Field(
-        default="wsd", description="warm up, stay, decay in a line; cosine; inverse square root; none"
-    )
-    warmup: int = Field(default=100, ge=0, description="steps of linear warm-up")
-    decay: float = Field(default=0.6, gt=0, le=1, description="share of the run in which wsd decays")
-    lr_floor: float = Field(
-        default=0.0, ge=0, le=1, description="where the decay ends, as a share of the peak"
-    )
-    clip: float = Field(default=1.0, ge=0, description="largest gradient norm; 0: none")
-    token_dropout: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="share of input tokens hidden in training (classify, tag, translate)",
-    )
-    merge_dropout: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="BPE-dropout: examples are cut anew each time, merges left out at this rate (as above)",
-    )
-    label_smoothing: float = Field(
-        default=0.0, ge=0, lt=1, description="share of the target spread over all entries"
-    )
-    patience: int = Field(
-        default=0,
-        ge=0,
-        description="stop after so many evaluations without a gain of 0.0001; 0: never",
-    )
-    eval_every: int = Field(
-        default=250, ge=1, description="steps between full evaluations on validation data"
-    )
-    sample_every: int = Field(default=0, ge=0, description="steps between samples; 0: none")
-    sample_prompt: str = Field(default="", description="what the samples start from")
-    checkpoint_every: int = Field(default=500, ge=1, description="steps between checkpoints")
-    keep: int = Field(default=2, ge=1, description="checkpoints that are kept")
-    rollbacks: int = Field(
-        default=0,
-        ge=0,
-        description="when training breaks (NaN): times to go back to the last checkpoint, at half the rate",
-    )
-    processes: int = Field(
-        default=1, ge=0, description="processes on this machine that train together; 0: one for each GPU"
-    )
-    parallel: Literal["ddp", "fsdp"] = Field(
-        default="ddp", description="of several processes: each holds the whole model, or a part of it"
-    )
-    precision: Literal["auto", "float32", "bf16", "fp16"] = Field(
-        default="auto", description="of the arithmetic"
-    )
-    compile: OnOff = Field(default="auto", description="torch.compile; auto: when it pays")
-    device: str = Field(default="auto", description="cpu, cuda, cuda:1, mps; auto: the best there is")
-    freeze: list[str] = Field(default=[], description="prefixes of parameters that stay as they are")
-    tensorboard: bool = Field(default=False, description="also write TensorBoard files (needs the extra)")
-    minutes: float = Field(
-        default=0.0, ge=0, description="time that automatic sizing may plan for; 0: its default"
-    )
-    seed: int = Field(default=0, ge=0, lt=2**63, description="of initialisation, order and dropout")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _meant(cls, given: Settings) -> Settings:
-        """`adam` means the 2017 paper's training unless told otherwise."""
-        if isinstance(given, dict) and given.get("optimizer") == "adam":
-            paper = {"beta2": 0.98, "eps": 1e-9, "schedule": "noam", "warmup": 4000}
-            given = paper | given
-        if isinstance(given, dict) and given.get("schedule") == "noam":
-            given = {"lr": 1.0} | given
-        return given
-
-    @model_validator(mode="after")
-    def _divides(self) -> Self:
-        for size in (self.batch, *self.batch_growth.values()):
-            if size < 1 or size % self.accumulate:
-                raise ValueError(
-                    f"a batch of {size} does not divide into training.accumulate {self.accumulate} parts"
-                )
-        if any(step < 1 for step in self.batch_growth):
-            raise ValueError("training.batch_growth: steps start at 1; the first batch is training.batch")
-        return self
 
 
 class Config(Section):

@@ -1,0 +1,1 @@
+"""What everything may use: errors, files, locks, the device, and the process as a whole."""

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from glassformer.core.errors import UsageError
 from glassformer.inspection import gradients as backwards
 from glassformer.inspection import maps, residual
+from glassformer.inspection.relations import Encode
 from glassformer.inspection.trace import Trace, body_of, parts_of
 from glassformer.models.model import EncoderModel
 from glassformer.models.transformer import Stack
@@ -31,6 +32,14 @@ class Look:
     name: Callable[[int], str]  # of an output: a token or a label
     run: str = ""
     model: dict[str, Any] = field(default_factory=dict)  # its settings, for reports
+    specials: list[int] = field(default_factory=list)  # ids that are no text
+    encode: Encode | None = None  # words to tokens with their places, for relations between words
+
+    def report(self, maps: bool = False, position: int = -1) -> dict[str, Any]:
+        """All of it as plain numbers (report.py); `maps`: those of a long text too."""
+        from glassformer.inspection.report import report
+
+        return report(self, maps, position)
 
     def __getitem__(self, site: str) -> Tensor:
         return self.trace[site]

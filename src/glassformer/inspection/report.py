@@ -5,7 +5,6 @@ goes up. Numbers are rounded to five significant digits; attention maps of long 
 says so) unless they are asked for.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,22 +13,15 @@ from glassformer.core.errors import UsageError
 from glassformer.inspection import heads, residual
 from glassformer.inspection.look import Look
 from glassformer.inspection.maps import attention_of, written_by_head
-from glassformer.inspection.relations import Encode, relations
+from glassformer.inspection.relations import relations
 from glassformer.inspection.trace import record_trace, stack_of
 
 VERSION = 1
 MOST_MAPS = 4_000_000  # numbers of attention maps that are written without being asked for
 
 
-def report(
-    look: Look,
-    encode: Encode | None = None,
-    special: Sequence[int] = (),
-    maps: bool = False,
-    position: int = -1,
-) -> dict[str, Any]:
-    """`encode` takes words to tokens with their places, for relations between words; `special` are ids that
-    do not occur in text; `position` is where a logit is taken apart."""
+def report(look: Look, maps: bool = False, position: int = -1) -> dict[str, Any]:
+    """`maps`: those of a long text too; `position` is where a logit is taken apart."""
     _refuse_nan(look)
     found: dict[str, Any] = {
         "schema": "glassformer/look",
@@ -47,7 +39,7 @@ def report(
     if look.is_transformer:
         found["attribution"] = _attribution(look, position)
         found |= _attention(look, maps, found["omitted"])
-        found |= _heads(look, encode, special)
+        found |= _heads(look)
         found["errors"] = _errors(look, found)
     else:
         found["omitted"] += ["attention", "attribution", "heads"]
@@ -132,14 +124,14 @@ def _attention(look: Look, always: bool, omitted: list[str]) -> dict[str, Any]:
     return found
 
 
-def _heads(look: Look, encode: Encode | None, special: Sequence[int]) -> dict[str, Any]:
+def _heads(look: Look) -> dict[str, Any]:
     """What kinds of heads they are, on made-up sequences, and what a language model owes to copying."""
     model, limit = look.trace.model, look.model.get("context", 64)
     vocab = look.model.get("vocab", 0)
     if look.part or not vocab or limit < 9:
         return {}
     device = look.trace.logits.device
-    sequences = heads.repeated(vocab, min(limit, 65), avoid=special).to(device)
+    sequences = heads.repeated(vocab, min(limit, 65), avoid=look.specials).to(device)
     trace = record_trace(model, sequences, sites=("q", "k", "z"))
     scored = heads.score_heads(trace)
     made: dict[str, Any] = {
@@ -158,10 +150,10 @@ def _heads(look: Look, encode: Encode | None, special: Sequence[int]) -> dict[st
             "saved": plain.saved,
             "without": {"layer": top.layer, "head": top.head, "saved": without.saved},
         }
-    if encode is not None:
+    if look.encode is not None:
         made["relations"] = [
             {"name": r.name, "weights": r.weights, "even": r.even, "sentences": r.sentences}
-            for r in relations(model, encode, limit)
+            for r in relations(model, look.encode, limit)
         ]
     return made
 

@@ -12,7 +12,7 @@ T context.
 
 from dataclasses import dataclass
 
-from glassformer.config.schema import ModelConfig
+from glassformer.config.model import ModelConfig
 from glassformer.core.errors import UsageError
 
 

@@ -13,7 +13,8 @@ gathered for the moment comes on top. What PyTorch itself takes (half a gigabyte
 
 from dataclasses import dataclass
 
-from glassformer.config.schema import Config, ModelConfig
+from glassformer.config.model import ModelConfig
+from glassformer.config.schema import Config
 from glassformer.planning.count import count
 
 SCORE_BYTES = 12

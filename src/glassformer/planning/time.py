@@ -13,7 +13,8 @@ The shares and counts that are written as numbers here were measured once, on th
 (benchmarks/plan.py measures again).
 """
 
-from glassformer.config.schema import Config, ModelConfig
+from glassformer.config.model import ModelConfig
+from glassformer.config.schema import Config
 from glassformer.planning.count import count
 from glassformer.planning.devices import Device
 

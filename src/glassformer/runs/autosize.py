@@ -7,7 +7,6 @@ many times teaches no more. For examples the model is a small one that sees them
 follows from a measurement of the chosen model, not from a guess. Whatever the user or a recipe has set stays.
 """
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +14,11 @@ import numpy as np
 import torch
 
 from glassformer.config.recipes import merge
-from glassformer.config.schema import Config, Settings, build
+from glassformer.config.schema import Config, build
+from glassformer.config.section import Settings
 from glassformer.models.model import parameter_count
-from glassformer.tasks.examples import ExamplesTask
-from glassformer.tasks.language_model import LanguageTask
-from glassformer.tasks.registry import make_model
-from glassformer.tasks.task import Task
-from glassformer.training.timing import seconds_per_step
+from glassformer.runs.machine import Machine
+from glassformer.tasks.task import ExampleAmount, Task, TextAmount
 
 MINUTES = 4.0  # what a run is planned for when nothing is said
 TOKENS_PER_PARAMETER = 4
@@ -71,104 +68,101 @@ def choose_tokenizer(
     return {"kind": "bpe", "vocab": vocab}, why
 
 
-@dataclass
-class Sized:
+@dataclass(frozen=True)
+class Sizes:
     config: Config
     reasons: list[str]
+    seconds: float  # of a step, as measured
 
 
-def choose_model(given: Settings, task: Task, device: torch.device, processes: int = 1) -> Sized:
-    """All sizes that `given` leaves open, and two lines on why."""
-    if isinstance(task, LanguageTask):
-        return _for_text(given, task, device, processes)
-    assert isinstance(task, ExamplesTask)
-    return _for_examples(given, task, device, processes)
+def choose_sizes(asked: Settings, data: Task, machine: Machine) -> Sizes:
+    """All sizes that `asked` leaves open, and two lines on why."""
+    amount = data.amount()
+    if isinstance(amount, TextAmount):
+        return _for_text(asked, data, amount, machine)
+    return _for_examples(asked, data, amount, machine)
 
 
-def _for_text(given: Settings, task: LanguageTask, device: torch.device, processes: int) -> Sized:
-    tokens, valid_tokens = len(task.tokens("train")), len(task.tokens("valid"))
-    training: dict[str, Any] = given.get("training", {})
+def _for_text(asked: Settings, data: Task, amount: TextAmount, machine: Machine) -> Sizes:
+    tokens, on_cpu = amount.tokens, machine.device.type == "cpu"
+    training: dict[str, Any] = asked.get("training", {})
     minutes = training.get("minutes") or MINUTES
-    rate = _operations_per_second(device)
-    operations = rate * minutes * 60
-    wanted = (operations / (6 * TOKENS_PER_PARAMETER)) ** 0.5
-    wanted = min(wanted, 6.0 * tokens)  # more weights than that memorise the text
-    fitting = [(n, w) for n, w in SHAPES if 12 * n * w * w <= wanted] or SHAPES[:1]
+    operations = machine.operations_per_second() * minutes * 60
+    parameters = (operations / (6 * TOKENS_PER_PARAMETER)) ** 0.5
+    parameters = min(parameters, 6.0 * tokens)  # more weights than that memorise the text
+    fitting = [(n, w) for n, w in SHAPES if 12 * n * w * w <= parameters] or SHAPES[:1]
     layers, width = fitting[-1]
-    longest = max(8, min(tokens // 8, valid_tokens - 1))
-    context = min(128 if device.type == "cpu" else 256, 1 << (longest.bit_length() - 1))
-    per_step = 1536 if device.type == "cpu" else 32768
-    asked: dict[str, Any] = given.get("model", {})
-    if asked.get("family", "transformer") != "transformer":
+    longest = max(8, min(tokens // 8, amount.valid_tokens - 1))
+    context = min(128 if on_cpu else 256, 1 << (longest.bit_length() - 1))
+    per_step = 1536 if on_cpu else 32768
+    shape: dict[str, Any] = asked.get("model", {})
+    if shape.get("family", "transformer") != "transformer":
         layers = min(layers, 2)  # the others are wide, not deep
     chosen: Settings = {
         "model": {"layers": layers, "width": width, "heads": max(1, width // HEAD_WIDTH), "context": context},
     }
-    if "width" in asked and "heads" not in asked:
-        chosen["model"]["heads"] = _heads_for(asked["width"])
-    elif "heads" in asked and "width" not in asked:
-        unit = 2 * asked["heads"]
+    if "width" in shape and "heads" not in shape:
+        chosen["model"]["heads"] = _heads_for(shape["width"])
+    elif "heads" in shape and "width" not in shape:
+        unit = 2 * shape["heads"]
         chosen["model"]["width"] = max(unit, round(width / unit) * unit)
-    chosen = merge(chosen, given)
+    chosen = merge(chosen, asked)
     context = chosen["model"]["context"]
     batch = training.get("batch") or max(8, per_step // context)
     batch = max(1, min(batch, tokens // (2 * context)))  # streams must not be shorter than a window
     if "batch" not in training:
-        batch = _divisible(batch, training, processes)
+        batch = _divisible(batch, training, machine.processes)
     chosen = merge({"training": {"batch": batch}}, chosen)
-    seconds = measure_step(task, build(chosen), device, processes)
+    seconds = machine.seconds_per_step(build(chosen))
     affordable = max(50, int(minutes * 60 * 0.85 / seconds))  # the rest is evaluating and saving
     useful = max(50, MOST_EPOCHS * tokens // (batch * context))
     steps = training.get("steps") or min(affordable, useful)
     epochs = steps * batch * context / tokens
-    sized: Settings = {
+    rest: Settings = {
         "model": {"dropout": 0.2 if epochs > 20 else 0.1 if epochs > 8 else 0.0},
         "training": {"steps": steps, "sample_every": max(10, steps // 4), **_rhythm(steps, training)},
     }
-    config = build(merge(sized, chosen, {"training": {"steps": steps}}))
-    why = "enough for the text" if wanted == 6.0 * tokens else f"what {minutes:g} minutes here can train well"
-    if {"layers", "width"} <= asked.keys():
+    config = build(merge(rest, chosen, {"training": {"steps": steps}}))
+    why = f"what {minutes:g} minutes here can train well"
+    if parameters == 6.0 * tokens:
+        why = "enough for the text"
+    if {"layers", "width"} <= shape.keys():
         why = "as asked"
     passes = f"{epochs:.1f} times through {_count(tokens)} tokens"
-    return _explained(config, passes, why, seconds, hint="steps" not in training)
+    return Sizes(config, _reasons(config, data, passes, why, seconds, "steps" not in training), seconds)
 
 
-def _for_examples(given: Settings, task: ExamplesTask, device: torch.device, processes: int) -> Sized:
+def _for_examples(asked: Settings, data: Task, amount: ExampleAmount, machine: Machine) -> Sizes:
     """A small model that sees all but the longest examples whole, and as many passes as the time allows."""
-    training: dict[str, Any] = given.get("training", {})
+    training: dict[str, Any] = asked.get("training", {})
     minutes = training.get("minutes") or EXAMPLE_MINUTES
-    lengths = task.lengths()
+    lengths = amount.lengths
     n, longest = len(lengths), int(np.quantile(lengths, 0.995)) + 1
-    layers, width = (2, 128) if device.type == "cpu" else (4, 256)
+    layers, width = (2, 128) if machine.device.type == "cpu" else (4, 256)
     context = int(lengths.max()) + 8 if longest <= 128 else min(512, longest + 8)
     chosen: Settings = {
         "model": {"layers": layers, "width": width, "heads": width // HEAD_WIDTH, "context": context},
-        "training": {"batch": _divisible(min(64, max(8, n // 20)), training, processes)},
+        "training": {"batch": _divisible(min(64, max(8, n // 20)), training, machine.processes)},
     }
-    asked: dict[str, Any] = given.get("model", {})
-    if asked.get("patch"):
+    shape: dict[str, Any] = asked.get("model", {})
+    if shape.get("patch"):
         chosen["model"]["position"] = "learned"  # a place in an image is more than a distance
-    if "width" in asked and "heads" not in asked:
-        chosen["model"]["heads"] = _heads_for(asked["width"])
-    chosen = merge(chosen, given)
+    if "width" in shape and "heads" not in shape:
+        chosen["model"]["heads"] = _heads_for(shape["width"])
+    chosen = merge(chosen, asked)
     batch = chosen["training"]["batch"]
-    seconds = measure_step(task, build(chosen), device, processes)
+    seconds = machine.seconds_per_step(build(chosen))
     affordable = max(50, int(minutes * 60 * 0.8 / seconds))
     steps = training.get("steps") or min(affordable, max(200, EXAMPLE_EPOCHS * n // batch))
     epochs = steps * batch / n
-    sized: Settings = {
+    rest: Settings = {
         "model": {"dropout": 0.3 if epochs > 8 else 0.1},
         "training": {"steps": steps, **_rhythm(steps, training)},
     }
-    config = build(merge(sized, chosen, {"training": {"steps": steps}}))
-    what = f"{epochs:.1f} times through {n:,} examples"
-    return _explained(
-        config,
-        what,
-        f"examples of {int(np.median(lengths))} tokens, {longest} or fewer in 199 of 200",
-        seconds,
-        hint="steps" not in training,
-    )
+    config = build(merge(rest, chosen, {"training": {"steps": steps}}))
+    passes = f"{epochs:.1f} times through {n:,} examples"
+    why = f"examples of {int(np.median(lengths))} tokens, {longest} or fewer in 199 of 200"
+    return Sizes(config, _reasons(config, data, passes, why, seconds, "steps" not in training), seconds)
 
 
 def _divisible(batch: int, training: dict[str, Any], processes: int) -> int:
@@ -185,46 +179,17 @@ def _rhythm(steps: int, training: dict[str, Any]) -> dict[str, Any]:
     return {"eval_every": often, "checkpoint_every": often, "patience": 4, **warmup}
 
 
-def _explained(config: Config, passes: str, why: str, seconds: float, hint: bool) -> Sized:
+def _reasons(config: Config, data: Task, passes: str, why: str, seconds: float, hint: bool) -> list[str]:
     m, t = config.model, config.training
-    count = parameter_count(make_model(config.task, m))
-    return Sized(
-        config,
-        [
-            f"Model: {m.family}, {m.layers} layers, width {m.width}, {_count(count)} parameters, "
-            f"context {m.context}: {why}.",
-            f"Training: {t.steps} steps of {t.batch} × {m.context} tokens, {passes}, dropout {m.dropout:g}; "
-            f"about {t.steps * seconds / 60:.1f} minutes at {seconds * 1000:.0f} ms a step"
-            f"{' (--set training.minutes=30 for a better model)' if hint else ''}.",
-        ],
-    )
-
-
-def measure_step(
-    task: Task, config: Config, device: torch.device, processes: int = 1, repeats: int = 8
-) -> float:
-    """Seconds of one training step of this configuration, by a model that is thrown away.
-
-    Of several processes, one's share of the batch is measured.
-    """
-    training = config.training.model_copy(update={"batch": max(1, config.training.batch // processes)})
-    with torch.random.fork_rng([]):
-        model = make_model(config.task, config.model).to(device)
-    objective, width = task.objective(model, config), config.model.width
-    return seconds_per_step(model, objective, training, device, width=width, repeats=repeats)
-
-
-def _operations_per_second(device: torch.device) -> float:
-    """What training gets out of this device: a share of a large matrix product's rate."""
-    n = 1024 if device.type == "cpu" else 8192
-    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    a = torch.ones(n, n, device=device, dtype=dtype)
-    best = float("inf")
-    for _ in range(4):
-        began = time.perf_counter()
-        (a @ a)[0, 0].item()
-        best = min(best, time.perf_counter() - began)
-    return 0.5 * 2 * n**3 / best
+    with torch.device("meta"):
+        count = parameter_count(data.build(m))
+    return [
+        f"Model: {m.family}, {m.layers} layers, width {m.width}, {_count(count)} parameters, "
+        f"context {m.context}: {why}.",
+        f"Training: {t.steps} steps of {t.batch} × {m.context} tokens, {passes}, dropout {m.dropout:g}; "
+        f"about {t.steps * seconds / 60:.1f} minutes at {seconds * 1000:.0f} ms a step"
+        f"{' (--set training.minutes=30 for a better model)' if hint else ''}.",
+    ]
 
 
 def _heads_for(width: int) -> int:

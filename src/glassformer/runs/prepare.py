@@ -1,86 +1,131 @@
-"""Before training: the tokenizer of a run, and what the data and the user must agree on."""
+"""Before training: the data that is named, its tokenizer, and the task that binds the two."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from glassformer.config.recipes import merge
-from glassformer.config.schema import Settings, build
+from glassformer.config.schema import build
+from glassformer.config.section import Settings
 from glassformer.core.errors import RunError, UsageError
+from glassformer.data.examples import Examples
+from glassformer.data.mixtures import Mix
 from glassformer.data.shards import tokenizer_fingerprint
+from glassformer.data.sources import Corpus
 from glassformer.runs.autosize import choose_tokenizer
 from glassformer.runs.run import Run
+from glassformer.tasks.registry import find_task
 from glassformer.tasks.task import Task
 from glassformer.tokenizers.load import load_tokenizer, train_tokenizer
 from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.training.display import Display
 
 TOKENIZER_SAMPLE = 256_000_000  # bytes of text that are enough to learn a vocabulary from
+OF_THE_DATA = {"vocab", "labels", "patch"}  # model settings that follow from the data
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data, ready to be learned from, and what was asked with what is known by now."""
+
+    task: Task
+    source: Corpus | Examples
+    asked: Settings
+    tokenizer: Tokenizer | None
+
+
+def prepare(asked: Settings, base: Run | None, device: torch.device, display: Display) -> Prepared:
+    """Open the data, find or learn the tokenizer, turn text into ids."""
+    kind = find_task(asked["task"])
+    if hint := kind.hint(asked["data"]["source"]):
+        display.note(f"Note: {hint}")
+    if base is not None:  # a run that starts from another one has its shape
+        asked = merge({"model": base.config.model.model_dump(exclude=OF_THE_DATA)}, asked)
+    family = {k: v for k, v in asked.get("model", {}).items() if k == "family"}
+    data = build({"task": asked["task"], "data": asked["data"], "model": family}).data
+    source = kind.open(data)
+    for warning in source.warnings:
+        display.note(f"Warning: {warning}")
+    asked = merge(asked, {"data": _places(source, data.target)})
+    tokenizer, settings, why = find_tokenizer(kind, source, asked, base, device, display)
+    asked = merge(asked, {"tokenizer": settings})
+    with display.reading(text_size(source)) as advance:
+        task = kind(source, tokenizer, data, advance)
+    task.settings()  # what the data cannot serve is said before anything else about it
+    display.note(f"Data: {task.describe()}{'; ' if why else ''}{why}.")
+    return Prepared(task, source, asked, tokenizer)
+
+
+def _places(source: Corpus | Examples, target: str | None) -> Settings:
+    """Where the data is, so that it is found again from any folder."""
+    places: Settings = {}
+    if source.path is not None:
+        places["source"] = str(source.path)
+    if isinstance(source, Mix):
+        places["mix"] = source.settings()
+    if target is not None:
+        places["target"] = str(Path(target).expanduser().resolve())
+    return places
 
 
 def find_tokenizer(
-    kind: type[Task], opened: Any, given: Settings, base: Run | None, device: torch.device, display: Display
-) -> tuple[Tokenizer | None, dict[str, Any], str]:
+    kind: type[Task], source: Any, asked: Settings, base: Run | None, device: torch.device, display: Display
+) -> tuple[Tokenizer | None, Settings, str]:
     """The tokenizer of a run: another's, a file's, or a new one; with its settings and the reason."""
-    asked: dict[str, Any] = given.get("tokenizer", {})
-    sample = list(kind.texts(opened, limit=1_000_000))
+    wish: Settings = asked.get("tokenizer", {})
+    sample = list(kind.texts(source, limit=1_000_000))
     if not sample:  # images need none
-        return None, asked, ""
+        return None, wish, ""
     if base is not None:
-        if asked:
+        if wish:
             raise UsageError("a run that starts from another one has its tokenizer: leave tokenizer.… out")
         return base.tokenizer, base.config.tokenizer.model_dump(), f"the tokenizer of {base.path}"
-    if asked.get("file"):
-        tokenizer = load_tokenizer(asked["file"])
-        chosen = {**asked, "kind": tokenizer.kind, "vocab": len(tokenizer)}
-        return tokenizer, chosen, f"the tokenizer of {asked['file']}"
-    size = text_size(opened) or sum(len(t) for t in sample)
+    if wish.get("file"):
+        tokenizer = load_tokenizer(wish["file"])
+        settings = {**wish, "kind": tokenizer.kind, "vocab": len(tokenizer)}
+        return tokenizer, settings, f"the tokenizer of {wish['file']}"
+    size = text_size(source) or sum(len(t) for t in sample)
     if size > 10_000_000:
         display.note(f"Learning the vocabulary from {min(TOKENIZER_SAMPLE, size):,} bytes …")
-    wanted = asked.get("kind") or ("bpe" if {"pattern", "normalization"} & asked.keys() else None)
-    if wanted not in (None, "bpe") and {"pattern", "normalization"} & asked.keys():
+    of_bpe = {"pattern", "normalization"} & wish.keys()
+    form = wish.get("kind") or ("bpe" if of_bpe else None)
+    if form not in (None, "bpe") and of_bpe:
         raise UsageError(
-            f"tokenizer.pattern and tokenizer.normalization are for tokenizer.kind bpe, not {wanted}"
+            f"tokenizer.pattern and tokenizer.normalization are for tokenizer.kind bpe, not {form}"
         )
     automatic, why = choose_tokenizer(
         size,
         len(set().union(*sample)),
         device,
-        minutes=given.get("training", {}).get("minutes", 0.0),
-        kind=wanted,
-        sequence=sorted(len(t) for t in sample)[len(sample) // 2] if kind.name == "translate" else None,
+        minutes=asked.get("training", {}).get("minutes", 0.0),
+        kind=form,
+        sequence=kind.sequence_length(sample),
     )
-    settings = build({"tokenizer": {**automatic, **asked}}).tokenizer
-    texts = kind.texts(opened, limit=TOKENIZER_SAMPLE)
-    form = {"normalization": settings.normalization}
-    tokenizer = train_tokenizer(settings.kind, texts, settings.vocab, settings.pattern, kind.specials, **form)
-    why = "" if asked else why
+    settings = build({"tokenizer": {**automatic, **wish}}).tokenizer
+    tokenizer = train_tokenizer(
+        settings.kind,
+        kind.texts(source, limit=TOKENIZER_SAMPLE),
+        settings.vocab,
+        settings.pattern,
+        kind.specials,
+        normalization=settings.normalization,
+    )
+    why = "" if wish else why
     return tokenizer, settings.model_dump(), why or f"{settings.kind} with {len(tokenizer)} entries"
 
 
 def refuse_other_tokenizer(folder: Path, tokenizer: Tokenizer | None, begun_with: str | None) -> None:
     """Ids of another tokenizer mean other text to the same weights."""
-    found = tokenizer_fingerprint(tokenizer) if tokenizer else None
-    if begun_with and found and found != begun_with:
+    fingerprint = tokenizer_fingerprint(tokenizer) if tokenizer else None
+    if begun_with and fingerprint and fingerprint != begun_with:
         raise RunError(
             f"{folder / 'tokenizer.json'} is not the tokenizer the run was begun with: its fingerprint is "
-            f"{found[:12]}…, then it was {begun_with[:12]}…. Restore the file, or start a new run."
+            f"{fingerprint[:12]}…, then it was {begun_with[:12]}…. Restore the file, or start a new run."
         )
 
 
-def text_size(opened: Any) -> int:
+def text_size(source: Any) -> int:
     """Bytes of text, where that is what the data is."""
-    return sum(opened.bytes(split) for split in opened.splits) if hasattr(opened, "bytes") else 0
-
-
-def agreed(given: Settings, found: Settings) -> Settings:
-    """What the data says, unless the user said something else about the same."""
-    for name, value in found.get("model", {}).items():
-        asked = given.get("model", {}).get(name) or value
-        if asked != value:
-            raise UsageError(
-                f"model.{name} {asked}: the data has {value}. Leave model.{name} out"
-                + (", and set tokenizer.vocab." if name == "vocab" else ".")
-            )
-    return merge(given, found)
+    return sum(source.bytes(split) for split in source.splits) if hasattr(source, "bytes") else 0

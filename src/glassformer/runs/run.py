@@ -9,42 +9,42 @@
     checkpoints/        what resuming needs
     loss.svg, loss.png  the loss curve
 
-All of it is data; nothing in it is ever executed.
+All of it is data; nothing in it is ever executed. Opening one changes nothing, not even the process.
 """
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
-from glassformer.config.recipes import load_config
+from glassformer.config.saved import load_config
 from glassformer.config.schema import Config
 from glassformer.core.device import choose_device
 from glassformer.core.errors import RunError, UsageError
-from glassformer.data.examples import Examples
 from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import search_text, stream_text
 from glassformer.inspection.edits import Edit, Edits
+from glassformer.inspection.look import Look
 from glassformer.inspection.trace import check_edits
 from glassformer.models.model import EncoderDecoderModel, LanguageModel
-from glassformer.tasks.labels import ClassifyTask, TagTask
-from glassformer.tasks.registry import TASKS, make_model
-from glassformer.tasks.task import Task
+from glassformer.models.tap import off
+from glassformer.tasks.classifier import ClassifyTask
+from glassformer.tasks.labels import Labelled, LabelTask
+from glassformer.tasks.registry import find_task
+from glassformer.tasks.tagger import TagTask
+from glassformer.tasks.task import EvalOptions, Task
 from glassformer.tasks.translator import TranslateTask
 from glassformer.tokenizers.load import load_tokenizer
 from glassformer.tokenizers.tokenizer import UNKNOWN, Tokenizer
 from glassformer.training.checkpoint.weights import load_weights
 
-if TYPE_CHECKING:
-    from glassformer.inspection.look import Look
-
 Warn = Callable[[str], None]
+T = TypeVar("T", bound=Task)
 
 
 class Run:
@@ -58,10 +58,12 @@ class Run:
             raise RunError(f"{self.path} does not exist. Train one: glassformer train TEXT --out {self.path}")
         self.config: Config = load_config(self.path / "config.yaml")
         self.device = choose_device(device)
-        self._jobs: dict[str | None, Task] = {}
+        self._tasks: dict[str | None, Task] = {}
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
+
+    # What it holds
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -81,7 +83,7 @@ class Run:
                 f"{self.path}: the model's vocabulary is {self.config.model.vocab}, "
                 f"the tokenizer's {len(self.tokenizer)}; they are not of one run."
             )
-        model = make_model(self.config.task, self.config.model)
+        model = find_task(self.config.task).build(self.config.model)
         load_weights(model, weights)
         return model.to(self.device).eval()
 
@@ -115,70 +117,105 @@ class Run:
         except (ValueError, TypeError):
             raise RunError(f"{path} is damaged: expected a JSON object.") from None
 
-    def job(self, data: str | None = None, target: str | None = None, warn: Warn = lambda _: None) -> Task:
+    # Its task
+
+    @cached_property
+    def bare_task(self) -> Task:
+        """The run's task without its data, for texts that the user brings."""
+        if self.config.model.patch:
+            raise UsageError(f"{self.path} classifies images; there is no text to give it.")
+        return find_task(self.config.task)(None, self.tokenizer, self.config.data)
+
+    def task(self, data: str | None = None, target: str | None = None, warn: Warn = lambda _: None) -> Task:
         """The run's task on its own data, or on `data`: any SOURCE; a file or folder is taken whole."""
         if data not in (None, "-"):
-            return self._open_job(data, target, warn)
-        if data not in self._jobs:  # standard input can be read once only
-            self._jobs[data] = self._open_job(data, target, warn)
-        return self._jobs[data]
+            return self._open_task(data, target, warn)
+        if data not in self._tasks:  # standard input can be read once only
+            self._tasks[data] = self._open_task(data, target, warn)
+        return self._tasks[data]
 
-    def _open_job(self, data: str | None, target: str | None, warn: Warn) -> Task:
-        kind, settings = TASKS[self.config.task], self.config.data
+    def _open_task(self, data: str | None, target: str | None, warn: Warn) -> Task:
+        kind, settings = find_task(self.config.task), self.config.data
         if data is None and self.data.get("imported"):
             raise UsageError(f"{self.path} was imported and has no data of its own: name some with --data")
         other = settings.model_copy(update={"source": data, "target": target, "mix": {}, "dedup": False})
-        opened = kind.open(settings if data is None else other)
-        for warning in opened.warnings:
+        source = kind.open(settings if data is None else other)
+        for warning in source.warnings:
             warn(warning)
         trained_on = self.data.get("text_fingerprint")
-        if data is None and trained_on not in (None, opened.fingerprint):
+        if data is None and trained_on not in (None, source.fingerprint):
             warn(f"{settings.source} has changed since this run was trained on it; the splits may differ")
-        if data is not None and opened.path is not None:
-            opened = opened.whole()
+        if data is not None and source.path is not None:
+            source = source.whole()
         tokenizer = None if self.config.model.patch else self.tokenizer
-        job = kind(opened, tokenizer, settings if data is None else other)
-        job.own_data = data is None
-        return job
+        task = kind(source, tokenizer, settings if data is None else other)
+        task.own_data = data is None
+        return task
+
+    def _used_as(self, kind: type[T]) -> T:
+        task = find_task(self.config.task)
+        if not issubclass(task, kind):
+            raise UsageError(
+                f"{self.path} learned the task {self.config.task}, not {getattr(kind, 'name', 'classify')}: "
+                f"use glassformer {task.command} {self.path}"
+            )
+        bare = self.bare_task
+        assert isinstance(bare, kind)
+        return bare
+
+    # Measured
 
     def evaluate(
         self,
         split: str = "valid",
         data: str | None = None,
         target: str | None = None,
+        *,
+        stride: int | None = None,
+        beams: int | None = None,
+        length_penalty: float | None = None,
+        progress: Callable[[int], None] | None = None,
         warn: Warn = lambda _: None,
-        **options: Any,
     ) -> Result:
-        """Measure the model on a whole split: likelihood, accuracy or BLEU, as the task has it.
+        """Measure the model on a whole split: `Likelihood`, `Classification` or `Translation`, by its task.
 
-        `data` is any SOURCE; a file or folder named here is scored whole, whatever the split. Options: stride
-        (language), beams and strength of the length penalty (translate).
+        `data` is any SOURCE; a file or folder named here is scored whole, whatever the split. `stride` is for
+        language models, `beams`, `length_penalty` and `progress` are for translators.
         """
-        job = self.job(data, target, warn)
-        split = "all" if "all" in job.source.splits else split
-        wrong = [name for name in options if name not in job.options]
-        if wrong:
-            raise UsageError(f"{wrong[0]} means nothing to the task {job.name} ({self.path}): leave it out")
-        if unknown := job.unknown_share(split):
+        task = self.task(data, target, warn)
+        split = "all" if "all" in task.source.splits else split
+        options = EvalOptions(stride, beams, length_penalty, progress)
+        for name in options.given():
+            if name not in task.understands:
+                raise UsageError(f"{name} means nothing to the task {task.name} ({self.path}): leave it out")
+        if unknown := task.unknown_share(split):
             warn(
                 f"{unknown:.2%} of the tokens are {UNKNOWN}, which says less than the text it stands for: "
                 "bits per byte is not comparable with that of a lossless tokenizer"
             )
-        for warning in job.warnings(self.config, split):
+        for warning in task.warnings(self.config, split):
             warn(warning)
-        return job.evaluate(self.model, self.config, split, **options)
+        return task.evaluate(self.model, self.config, split, options)
 
-    def floor(self, split: str = "valid") -> dict[str, Result]:
+    def baselines(self, split: str = "valid") -> dict[str, Result]:
         """What models that know next to nothing reach on the same split of the run's own data."""
-        return self.job().baselines(split)
+        return self.task().baselines(split)
 
     def mistakes(
-        self, split: str = "valid", data: str | None = None, target: str | None = None, **options: Any
+        self,
+        split: str = "valid",
+        data: str | None = None,
+        target: str | None = None,
+        *,
+        stride: int | None = None,
+        beams: int | None = None,
     ) -> Mistakes:
         """Where the model goes wrong: its worst predictions, and tables of its losses."""
-        job = self.job(data, target)
-        split = "all" if "all" in job.source.splits else split
-        return job.mistakes(self.model, self.config, split, **options)
+        task = self.task(data, target)
+        split = "all" if "all" in task.source.splits else split
+        return task.mistakes(self.model, self.config, split, EvalOptions(stride, beams))
+
+    # In use
 
     def stream(
         self,
@@ -186,32 +223,55 @@ class Run:
         tokens: int = 200,
         *,
         sampler: Sampler | None = None,
+        n: int = 1,
+        stop: Sequence[str] = (),
+        cached: bool = True,
         edits: Sequence[Edit] = (),
-        **options: Any,
     ) -> Iterator[list[str]]:
-        """Like `generate`, but yields the new text of each sequence after every token.
-
-        Options: n, stop, cached (see `stream_text`).
-        """
-        sampler = sampler or Sampler()
+        """Like `generate`, but yields the new text of each sequence after every token."""
+        model = self.language_model
         if edits:
-            check_edits(self.language_model, edits)
-            options["new_tap"] = lambda start: Edits(edits, goes_on=True, start=start)
-        return stream_text(self.language_model, self.tokenizer, prompt, tokens, sampler, **options)
+            check_edits(model, edits)
+        return stream_text(
+            model,
+            self.tokenizer,
+            prompt,
+            tokens,
+            sampler or Sampler(),
+            n=n,
+            stop=stop,
+            cached=cached,
+            new_tap=lambda start: Edits(edits, goes_on=True, start=start) if edits else off,
+        )
 
-    def generate(self, prompt: str = "", tokens: int = 200, *, n: int = 1, **options: Any) -> list[str]:
-        """`n` continuations of a prompt, without the prompt.
+    def generate(
+        self,
+        prompt: str = "",
+        tokens: int = 200,
+        *,
+        n: int = 1,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        seed: int | None = None,
+        stop: Sequence[str] = (),
+        cached: bool = True,
+        edits: Sequence[Edit] = (),
+        beams: int | None = None,
+        length_penalty: float = 0.0,
+    ) -> list[str]:
+        """`n` continuations of a prompt, without it; `edits` are made on the way (inspection/edits.py).
 
-        Options: temperature, top_k, top_p, min_p, seed (see `Sampler`), stop, cached, edits made on the way
-        (inspection/edit.py); or beams and strength (of the length penalty): the `n` best of beam search.
+        With `beams`, the `n` best of beam search.
         """
-        if "beams" in options and options.pop("edits", ()):
-            raise UsageError("edits go with sampling; beam search does not take them")
-        if "beams" in options:
-            return [text for text, _ in self.search(prompt, tokens, **options)[:n]]
-        own = {k: options.pop(k) for k in ("stop", "cached", "edits") if k in options}
+        if beams is not None:
+            if edits:
+                raise UsageError("edits go with sampling; beam search does not take them")
+            return [text for text, _ in self.search(prompt, tokens, beams, length_penalty)[:n]]
+        sampler = Sampler(temperature, top_k, top_p, min_p, seed)
         texts = [""] * n
-        for parts in self.stream(prompt, tokens, n=n, sampler=Sampler(**options), **own):
+        for parts in self.stream(prompt, tokens, n=n, sampler=sampler, stop=stop, cached=cached, edits=edits):
             texts = [text + part for text, part in zip(texts, parts, strict=True)]
         return texts
 
@@ -222,62 +282,64 @@ class Run:
         return search_text(self.language_model, self.tokenizer, prompt, tokens, beams, length_penalty)
 
     def translate(
-        self, texts: list[str], beams: int = 4, length_penalty: float = 0.6, **options: Any
+        self,
+        texts: list[str],
+        beams: int = 4,
+        length_penalty: float = 0.6,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> list[str]:
-        """The best translation of each text. Options: progress, called with each number of texts done."""
-        job = self.bare_job(TranslateTask)
-        assert isinstance(job, TranslateTask) and isinstance(self.model, EncoderDecoderModel)
-        there = [text for text in texts if text.strip()]  # an empty line stays one
-        found = iter(
-            job.translate(
-                self.model, self.config, there, beams=beams, length_penalty=length_penalty, **options
+        """The best translation of each text; `progress` is called with each number of texts done."""
+        task, model = self._used_as(TranslateTask), self.model
+        assert isinstance(model, EncoderDecoderModel)
+        filled = [text for text in texts if text.strip()]  # an empty line stays one
+        best = iter(
+            task.translate(
+                model, self.config, filled, beams=beams, length_penalty=length_penalty, progress=progress
             )
         )
-        return [next(found)[0][0] if text.strip() else "" for text in texts]
+        return [next(best)[0][0] if text.strip() else "" for text in texts]
 
-    @torch.no_grad()
+    def label(self, texts: list[str]) -> list[Labelled]:
+        """What a classifier says about each text, or a tagger about its words."""
+        task = self._used_as(LabelTask)
+        return [task.label(self.model, self.config, text) for text in texts]
+
     def classify(self, texts: list[str]) -> list[dict[str, float]]:
         """For each text the probability of every label, the likeliest first."""
-        job = self.bare_job(ClassifyTask)
-        assert isinstance(job, ClassifyTask)
-        answers: list[dict[str, float]] = []
-        for text in texts:
-            ids = torch.from_numpy(job.encode_input(text)[: self.config.model.context])
-            shares = self.model(ids[None].to(self.device))[0].float().softmax(-1).tolist()
-            ranked = sorted(zip(job.labels, shares, strict=True), key=lambda item: -item[1])
-            answers.append(dict(ranked))
-        return answers
+        task = self._used_as(ClassifyTask)
+        return [task.probabilities(self.model, self.config, text) for text in texts]
 
-    @torch.no_grad()
     def tag(self, words: list[str]) -> list[str]:
         """The tag of each word."""
-        job = self.bare_job(TagTask)
-        assert isinstance(job, TagTask)
-        ids, starts = job.encode_words(words)
-        if len(ids) > self.config.model.context:
-            raise UsageError(f"{len(ids)} tokens are more than the context of {self.config.model.context}")
-        found = self.model(torch.from_numpy(ids)[None].to(self.device))[0].argmax(-1).tolist()
-        return [job.labels[found[i]] for i in starts]
+        return self._used_as(TagTask).tags(self.model, self.config, words)
 
-    def look(self, text: str, **options: Any) -> "Look":
-        """See a text through the model (inspection/look.py). Options: target (of a translation), tokens to
-        write first, sites to record, edits to make."""
-        from glassformer.runs.looking import look_at
+    def look(
+        self,
+        text: str,
+        *,
+        target: str | None = None,
+        tokens: int = 0,
+        sites: Sequence[str] = (),
+        edits: Sequence[Edit] = (),
+        compiled: Callable[..., Tensor] | None = None,
+    ) -> Look:
+        """See a text through the model (inspection/look.py).
 
-        return look_at(self, text, **options)
-
-    def bare_job(self, kind: type[Task]) -> Task:
-        """The run's job without its data, for what the user brings."""
-        if self.config.task != kind.name:
-            fits = {"language": "generate", "masked": "eval", "tag": "classify"}
-            command = fits.get(self.config.task, self.config.task)
-            raise UsageError(
-                f"{self.path} learned the task {self.config.task}, not {kind.name}: "
-                f"use glassformer {command} {self.path}"
-            )
-        if self.config.model.patch:
-            raise UsageError(f"{self.path} classifies images; there is no text to give it.")
-        return kind(Examples("given", {}, ""), self.tokenizer, self.config.data)
+        Of a translator, `target` is the translation to look at (its own, if none is given); a language model
+        writes so many `tokens` first and is looked at with them. `sites` limits what is recorded; `compiled`
+        is the same model after torch.compile.
+        """
+        return self.bare_task.look(
+            self.model,
+            self.config,
+            text,
+            target=target,
+            tokens=tokens,
+            sites=sites,
+            edits=edits,
+            compiled=compiled,
+            run=str(self.path),
+        )
 
 
 def load(path: str | Path, device: str = "auto") -> Run:

@@ -1,24 +1,20 @@
-"""Several runs: a grid of settings, the variants of a recipe, and their comparison."""
+"""Several runs: a grid of settings, and the variants of a recipe."""
 
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from glassformer.config.recipes import merge, parse_overrides
-from glassformer.config.schema import Settings, flatten
+from glassformer.config.section import Settings
 from glassformer.core.errors import RunError, UsageError
-from glassformer.core.files import write_atomically
-from glassformer.evaluation.comparison import Row, as_dicts, page, plot, table
-from glassformer.runs.given import default_name, gather
+from glassformer.runs.asked import default_name, gather_asked
 from glassformer.runs.run import Run, load
 from glassformer.runs.train import train
 from glassformer.training.display import Display
-from glassformer.training.log import read_metrics
 
 Grid = list[tuple[str, list[Any]]]
 
@@ -51,11 +47,13 @@ def sweep_runs(
     settings: Settings,
     display: Display,
     recipe: str | None = None,
+    task: str | None = None,
+    target: str | None = None,
+    init: str | None = None,
     resume: bool = False,
-    **options: Any,
 ) -> list[Run]:
     """Train every combination, each in a folder of its own; finished ones are not trained again on resume."""
-    name = Path(recipe).stem if recipe else default_name(gather(source, None, None, None, settings))
+    name = Path(recipe).stem if recipe else default_name(gather_asked(source, None, None, None, settings))
     folder = Path(out) if out else Path("runs") / name
     points: list[tuple[str, Settings]] = [
         ("-".join([name, *labels]).strip("-"), merge(changes, *chosen))
@@ -79,8 +77,10 @@ def sweep_runs(
                 out=folder / name,
                 settings=merge(changes, settings) if variants else merge(settings, changes),
                 display=display,
+                task=task,
+                target=target,
+                init=init,
                 resume=resume,
-                **options,
             )
         )
     return runs
@@ -96,102 +96,3 @@ def _combinations(grid: Grid) -> list[tuple[list[str], list[Settings]]]:
         for key, values in grid
     ]
     return [([label for label, _ in c], [s for _, s in c]) for c in itertools.product(*choices)]
-
-
-@dataclass
-class Comparison:
-    rows: list[Row]
-
-    def as_json(self) -> dict[str, Any]:
-        return {"runs": as_dicts(self.rows)}
-
-    def save(self, file: str) -> None:
-        """Table and curves as .html, the curves alone as .svg or .png."""
-        path = Path(file)
-        if path.suffix not in (".html", ".svg", ".png"):
-            raise UsageError(f"{file}: expected a name that ends in .html, .svg or .png")
-        if not path.parent.is_dir():
-            raise UsageError(f"{file}: there is no folder '{path.parent}'")
-        if path.suffix == ".html":
-            write_atomically(path, page(self.rows, "Runs side by side"))
-        else:
-            write_atomically(path, plot(self.rows, path.suffix.removeprefix(".")))
-
-
-def runs_under(path: str) -> list[str]:
-    """A run is itself; the folder of a sweep is its runs, and the page beside them is none."""
-    folder = Path(path)
-    if folder.is_file() and folder.name == "compare.html":
-        return []
-    inside = sorted(str(p.parent) for p in folder.glob("*/config.yaml"))
-    return inside if inside and not (folder / "config.yaml").is_file() else [path]
-
-
-def compare_runs(runs: Sequence[Run]) -> Comparison:
-    if not runs:
-        raise UsageError("nothing to compare: name at least one run")
-    short = _short_names([str(run.path) for run in runs])
-    return Comparison([_row(run, name) for run, name in zip(runs, short, strict=True)])
-
-
-def show_table(comparison: Comparison) -> str:
-    names, cells = table(comparison.rows)
-    widths = [max(len(line[i]) for line in [names, *cells]) for i in range(len(names))]
-    shown = []
-    for line in [names, *cells]:
-        padded = [
-            c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
-        ]
-        shown.append("  ".join(padded).rstrip())
-    return "\n".join(shown)
-
-
-def _row(run: Run, name: str) -> Row:
-    result = run.result
-    if "score" not in result:
-        raise RunError(f"{run.path} was made by an older version: go on with --resume once, then compare.")
-    score = result["score"]
-    key = {"bits per byte": "bits_per_byte", "accuracy": "accuracy"}.get(score["name"], "loss")
-    curve = [
-        {"step": r["step"], "tokens": r["train_tokens"], "seconds": r["seconds"], "score": r[key]}
-        for r in read_metrics(run.path / "metrics.jsonl")
-        if r.get("split") == "valid" and key in r and "train_tokens" in r
-    ]
-    window = result["valid"].get("window")
-    asked = run.data.get("given") or flatten(run.config.model_dump(mode="json"))
-    group = {k: v for k, v in asked.items() if k != "training.seed"}  # what was chosen by itself may vary
-    group |= {name: run.data.get(name) for name in ("init", "text_fingerprint")}
-    return Row(
-        name=name,
-        task=run.config.task,
-        family=_family(run),
-        group=json.dumps(group, sort_keys=True),
-        parameters=result["parameters"],
-        tokens=result["tokens"],
-        seconds=result["seconds"],
-        tokens_per_second=result["tokens_per_second"],
-        operations_per_token=3 * result["operations_per_token"],
-        numbers=result["valid"],
-        score=(score["name"], score["value"], score["more_is_better"]),
-        baselines=result["floor_scores"],
-        curve=curve,
-        curve_name=score["name"] if key != "loss" else "loss",
-        data=run.data.get("source", run.config.data.source),
-        window=f"{window:,} / {result['valid']['stride']:,}" if window else "",
-        lossless=not result.get("unknown_share"),
-    )
-
-
-def _family(run: Run) -> str:
-    """The model in a word or two."""
-    model = run.config.model
-    return model.family if model.attention == "full" else f"{model.family} ({model.attention})"
-
-
-def _short_names(paths: list[str]) -> list[str]:
-    """The paths without the folders that all of them share."""
-    parts = [Path(p).parts for p in paths]
-    common = 0
-    while len(parts) > 1 and all(len(p) > common + 1 and p[common] == parts[0][common] for p in parts):
-        common += 1
-    return [str(Path(*p[common:])) if len(paths) > 1 else p[-1] for p in parts]

@@ -6,23 +6,24 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from glassformer.config.recipes import continued_config, load_config, merge, refuse_changed, save_config
-from glassformer.config.schema import Config, Settings, build, flatten
+from glassformer.config.saved import continued_config, load_config, refuse_changed, save_config
+from glassformer.config.schema import Config, flatten
+from glassformer.config.section import Settings
 from glassformer.core.device import choose_device
 from glassformer.core.errors import RunError
 from glassformer.core.files import write_atomically, writing
 from glassformer.core.lock import NAME as LOCK
 from glassformer.core.lock import locked
 from glassformer.core.process import tune_process
-from glassformer.data.mixtures import Mix
 from glassformer.models.model import parameter_count
 from glassformer.models.operations import operations_per_token
-from glassformer.runs.decide import decide
-from glassformer.runs.given import default_name, gather
-from glassformer.runs.prepare import agreed, find_tokenizer, refuse_other_tokenizer, text_size
+from glassformer.runs.asked import default_name, gather_asked
+from glassformer.runs.machine import this_machine
+from glassformer.runs.prepare import prepare, refuse_other_tokenizer
+from glassformer.runs.processes import as_arguments, check_division, processes_to_start
+from glassformer.runs.resolve import resolve
 from glassformer.runs.run import Run
-from glassformer.runs.several import as_arguments, check_division, processes_to_start
-from glassformer.tasks.registry import TASKS, make_model
+from glassformer.tasks.registry import find_task
 from glassformer.tasks.task import Task
 from glassformer.tokenizers.load import load_tokenizer
 from glassformer.training.checkpoint.weights import load_matching, load_weights
@@ -34,8 +35,6 @@ from glassformer.training.optim import freeze
 from glassformer.training.parallel.launch import launch
 from glassformer.training.parallel.world import World, init_world, shared_name
 from glassformer.training.plot import plot_losses
-
-OF_THE_DATA = {"vocab", "labels", "patch"}  # model settings that follow from the data
 
 
 def train(
@@ -57,22 +56,22 @@ def train(
     given. One of several processes (torchrun, training.processes) does its part of the same.
     """
     display = display or Silent()
-    given = gather(source, task, target, recipe, settings, init=init is not None)
-    folder = Path(out) if out else Path("runs") / default_name(given)
-    count = processes_to_start(given, folder, resume)
+    asked = gather_asked(source, task, target, recipe, settings, init=init is not None)
+    folder = Path(out) if out else Path("runs") / default_name(asked)
+    count = processes_to_start(asked, folder, resume)
     if count > 1:
-        check_division(given.get("training", {}), count)
+        check_division(asked.get("training", {}), count)
         options = {"task": task, "target": target, "recipe": recipe, "init": init}
         launch(
             as_arguments(source, folder, settings, count, resume, **options), count, type(display) is Silent
         )
         return Run(folder)
-    said = gather(source, task, target, recipe, settings, init=init is not None, fill=False)
     tune_process()
+    said = gather_asked(source, task, target, recipe, settings, init=init is not None, fill=False)
     with init_world() as world:
         if not world.is_main:
-            begun = world.wait_for("begun") == "new"
-            config = load_config(folder / "config.yaml") if begun else continued_config(folder, said)
+            new = world.wait_for("begun") == "new"
+            config = load_config(folder / "config.yaml") if new else continued_config(folder, said)
             return _go_on(folder, config, Silent(), world)
         if resume and (folder / "config.yaml").is_file():
             return _resume(folder, said, display, world)
@@ -83,65 +82,43 @@ def train(
                     "--out."
                 )
             display.note(f"{folder} holds no run yet, so it is begun.")
-        return _begin(folder, given, recipe, init, display, world)
+        return _begin(folder, asked, recipe, init, display, world)
 
 
 def _begin(
-    folder: Path, given: Settings, recipe: str | None, init: str | Path | None, display: Display, world: World
+    folder: Path, asked: Settings, recipe: str | None, init: str | Path | None, display: Display, world: World
 ) -> Run:
     """A new run: everything is decided and written down, then it is trained."""
     refuse_existing(folder)
-    asked = flatten(given)  # before anything is filled in
     base = Run(init) if init else None
-    if base is not None:
-        given = merge({"model": base.config.model.model_dump(exclude=OF_THE_DATA)}, given)
-
-    suffix = Path(given["data"]["source"]).suffix.lower()
-    if given["task"] == "language" and suffix in (".tsv", ".csv"):
-        display.note(
-            f"Note: {given['data']['source']} is read as plain text; for its labels say --task classify."
-        )
-    family = {k: v for k, v in given.get("model", {}).items() if k == "family"}
-    data = build({"task": given["task"], "data": given["data"], "model": family}).data
-    kind = TASKS[given["task"]]
-    opened = kind.open(data)
-    for warning in opened.warnings:
-        display.note(f"Warning: {warning}")
-    if opened.path is not None:
-        given["data"]["source"] = str(opened.path)  # so that it is found again from any folder
-    if isinstance(opened, Mix):
-        given["data"]["mix"] = opened.settings()
-    if data.target is not None:
-        given["data"]["target"] = str(Path(data.target).expanduser().resolve())
-    device = choose_device(given.get("training", {}).get("device", "auto"), world.local)
-    tokenizer, chosen, why = find_tokenizer(kind, opened, given, base, device, display)
-    given = merge(given, {"tokenizer": chosen})
-    with display.reading(text_size(opened)) as advance:
-        job = kind(opened, tokenizer, data, advance)
-    given = agreed(given, job.settings())
-    display.note(f"Data: {job.describe()}{'; ' if why else ''}{why}.")
-    config = decide(given, recipe, job, device, display, world.size)
+    device = choose_device(asked.get("training", {}).get("device", "auto"), world.local)
+    prepared = prepare(asked, base, device, display)
+    task = prepared.task
+    resolved = resolve(prepared.asked, recipe, task, this_machine(task, device, world.size))
+    for reason in resolved.reasons:
+        display.note(reason)
+    config = resolved.config
     model = _make_model(config, device, base, world, display)
 
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         refuse_existing(folder)  # it may have been begun since
-        if tokenizer is not None:
-            tokenizer.save(folder / "tokenizer.json")
+        if prepared.tokenizer is not None:
+            prepared.tokenizer.save(folder / "tokenizer.json")
         record = {
-            "source": opened.name,
-            "rule": opened.rule,
-            "text_fingerprint": opened.fingerprint,
-            **job.facts(),
+            "source": prepared.source.name,
+            "rule": prepared.source.rule,
+            "text_fingerprint": prepared.source.fingerprint,
+            **task.facts(),
             "init": str(base.path.resolve()) if base else None,
-            "given": asked,
+            "given": flatten(asked),
         }
         write_atomically(folder / "data.json", json.dumps(record, indent=1))
         save_config(config, folder / "config.yaml")  # last: it is what makes the folder a run
         world.publish("begun", "new")
         shared_name(world, "checkpoint", None)
-        return _fit(folder, config, model, job, display, device, world)
+        return _fit(folder, config, model, task, display, device, world)
 
 
 def _holds_something(folder: Path) -> bool:
@@ -166,7 +143,7 @@ def _make_model(
     """
     torch.manual_seed(config.training.seed)
     divided = world.size > 1 and config.training.parallel == "fsdp"
-    model = make_model(config.task, config.model).to("cpu" if divided else device)
+    model = find_task(config.task).build(config.model).to("cpu" if divided else device)
     if base is not None and base.config.task == config.task:
         load_weights(model, base.path / "model.safetensors")
     elif base is not None:
@@ -181,7 +158,7 @@ def _fit(
     folder: Path,
     config: Config,
     model: nn.Module,
-    job: Task,
+    task: Task,
     display: Display,
     device: torch.device,
     world: World,
@@ -189,11 +166,11 @@ def _fit(
 ) -> Run:
     """Train the model and write down how it ended."""
     hooks = Hooks(
-        evaluate=lambda: job.evaluate(model, config, "valid", full=False),
-        sample=lambda: job.sample(model, config),
+        evaluate=lambda: task.evaluate(model, config, "valid", full=False),
+        sample=lambda: task.sample(model, config),
         display=display,
     )
-    objective = job.objective(model, config)
+    objective = task.objective(model, config)
     width = config.model.width
     trainer = Trainer(
         model, objective, config.training, folder, hooks, device=device, width=width, world=world
@@ -213,15 +190,15 @@ def _fit(
         world.wait_for("finished")
         return Run(folder, device=str(device))
     run = Run(folder, device=str(device))
-    valid, floor = job.evaluate(run.model, config, "valid"), job.baselines("valid")
+    valid, baselines = task.evaluate(run.model, config, "valid"), task.baselines("valid")
     name, value, more = valid.score
     result = {
         "valid": valid.as_dict(),
         "summary": valid.summary(),
         "score": {"name": name, "value": value, "more_is_better": more},
-        "floor": {name: found.as_dict() for name, found in floor.items()},
-        "floor_scores": {name: found.score[1] for name, found in floor.items()},
-        "unknown_share": job.unknown_share("valid"),
+        "floor": {name: result.as_dict() for name, result in baselines.items()},
+        "floor_scores": {name: result.score[1] for name, result in baselines.items()},
+        "unknown_share": task.unknown_share("valid"),
         "best_step": progress.best_step,
         "steps": progress.step,
         "tokens": progress.tokens,
@@ -239,14 +216,14 @@ def _fit(
     return run
 
 
-def _resume(folder: Path, given: Settings, display: Display, world: World) -> Run:
+def _resume(folder: Path, asked: Settings, display: Display, world: World) -> Run:
     """Go on with a run as it was begun, from its newest checkpoint."""
     if Run(folder).data.get("imported"):
         raise RunError(
             f"{folder} was imported and has nothing to resume. Train from it: --init {folder} --out …"
         )
     with locked(folder):
-        config = continued_config(folder, given)
+        config = continued_config(folder, asked)
         check_division(config.training.model_dump(), world.size)
         world.publish("begun", "before")
         return _go_on(folder, config, display, world)
@@ -254,19 +231,20 @@ def _resume(folder: Path, given: Settings, display: Display, world: World) -> Ru
 
 def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     """What a run directory holds, trained on; of several processes all but the first come here at once."""
-    opened = TASKS[config.task].open(config.data)
+    kind = find_task(config.task)
+    source = kind.open(config.data)
     recorded = json.loads((folder / "data.json").read_text(encoding="utf-8"))
-    if opened.fingerprint != recorded["text_fingerprint"]:
-        named = opened.name if config.data.mix else config.data.source
+    if source.fingerprint != recorded["text_fingerprint"]:
+        name = source.name if config.data.mix else config.data.source
         raise RunError(
-            f"the text of {named} is not the one {folder} was begun with: its fingerprint is "
-            f"{opened.fingerprint[:12]}…, then it was {recorded['text_fingerprint'][:12]}…. "
+            f"the text of {name} is not the one {folder} was begun with: its fingerprint is "
+            f"{source.fingerprint[:12]}…, then it was {recorded['text_fingerprint'][:12]}…. "
             "Restore the text, or start a new run."
         )
     path = folder / "tokenizer.json"
     tokenizer = None if config.model.patch and not path.is_file() else load_tokenizer(path)
     refuse_other_tokenizer(folder, tokenizer, recorded.get("tokenizer_fingerprint"))
-    job = TASKS[config.task](opened, tokenizer, config.data)
+    task = kind(source, tokenizer, config.data)
     checkpoint = None
     if world.is_main:
         checkpoint = latest_checkpoint(folder / "checkpoints", lambda t: display.note(f"Warning: {t}."))
@@ -276,4 +254,4 @@ def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     base = Run(recorded["init"]) if recorded.get("init") and checkpoint is None else None
     device = choose_device(config.training.device, world.local)
     model = _make_model(config, device, base, world)
-    return _fit(folder, config, model, job, display, device, world, checkpoint)
+    return _fit(folder, config, model, task, display, device, world, checkpoint)

@@ -1,4 +1,4 @@
-"""What the jobs on examples share: they are read into memory and turned into ids, split by split."""
+"""What the tasks on examples share: they are read into memory and turned into ids, split by split."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config.schema import Config, DataConfig, Settings
+from glassformer.config.data import DataConfig
+from glassformer.config.schema import Config
+from glassformer.config.section import Settings
 from glassformer.core.errors import DataError, UsageError
 from glassformer.data.datasets import open_examples
 from glassformer.data.examples import Example, Examples, label_names
 from glassformer.data.shard_writer import Progress
 from glassformer.data.shards import tokenizer_fingerprint
 from glassformer.objectives.objective import Recut
-from glassformer.tasks.task import Task
+from glassformer.tasks.task import ExampleAmount, Task
 from glassformer.tokenizers.bpe_tokenizer import BPE
 from glassformer.tokenizers.tokenizer import Tokenizer
 
@@ -27,11 +29,19 @@ class ExamplesTask(Task):
     _cut: Callable[[str], list[int]] | None = None  # another way to cut text than the tokenizer's
 
     def __init__(
-        self, source: Any, tokenizer: Tokenizer | None, data: DataConfig, progress: Progress = lambda _: None
+        self,
+        source: Examples | None,
+        tokenizer: Tokenizer | None,
+        data: DataConfig,
+        progress: Progress = lambda _: None,
     ):
-        self.source, self.tokenizer = source, tokenizer
+        self.source, self._tokenizer = source or Examples("nothing", {}, ""), tokenizer
         self.labels = data.labels or self._labels()
         self._encoded: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        return self._tokenizer
 
     @classmethod
     def open(cls, data: DataConfig) -> Examples:
@@ -106,9 +116,8 @@ class ExamplesTask(Task):
         labels = {"labels": len(self.labels)} if self.labels else {}
         return {"model": {**vocab, **labels}, "data": {"labels": self.labels}}
 
-    def lengths(self) -> np.ndarray:
-        """How long the sequences of the training split are, the longer side of each."""
-        return np.array([max(len(x), y.size) + 1 for x, y in self.encoded("train", 1 << 30)])
+    def amount(self) -> ExampleAmount:
+        return ExampleAmount(np.array([max(len(x), y.size) + 1 for x, y in self.encoded("train", 1 << 30)]))
 
     def describe(self) -> str:
         counts = ", ".join(f"{len(e):,} {split}" for split, e in self.source.splits.items())

@@ -1,28 +1,27 @@
-"""Labels of texts and images (classify), and of words (tag)."""
+"""What classifying and tagging share: labels, what they are measured by, and the most frequent one."""
 
-from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from abc import abstractmethod
+from typing import Any, Protocol
 
 import numpy as np
 from torch import nn
 
-from glassformer.config.model import ModelConfig
-from glassformer.config.schema import Config, Settings
+from glassformer.config.schema import Config
+from glassformer.config.section import Settings
 from glassformer.core.errors import DataError, UsageError
-from glassformer.data.examples import Example, Examples, label_names
+from glassformer.data.examples import label_names
 from glassformer.evaluation.accuracy import Classification, answers, classification, evaluate_labels
 from glassformer.evaluation.error_analysis import Mistakes, label_mistakes
-from glassformer.evaluation.result import Result
-from glassformer.models.bag_of_words import PENALTIES, Bag
-from glassformer.models.build import Encoder
 from glassformer.objectives.labelling import Labelling
 from glassformer.objectives.objective import NOT_SCORED, Objective
 from glassformer.tasks.examples import ExamplesTask
+from glassformer.tasks.task import EvalOptions
 
 
 class LabelTask(ExamplesTask):
-    """What classifying and tagging share."""
+    """A label for a whole text, or for each word of it."""
+
+    command = "classify"
 
     def settings(self) -> Settings:
         if len(self.labels) < 2:
@@ -52,13 +51,25 @@ class LabelTask(ExamplesTask):
         return self._objective("train", config.model.context, **options, **hiding)
 
     def evaluate(
-        self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
+        self,
+        model: nn.Module,
+        config: Config,
+        split: str,
+        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+        *,
+        full: bool = True,
     ) -> Classification:
         found = self.encoded(split, 1 << 30)
         unseen = sum(int((y[config.model.context :] != NOT_SCORED).sum()) for _, y in found if y.ndim)
         return evaluate_labels(model, self._objective(split, config.model.context), split, unseen)
 
-    def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
+    def mistakes(
+        self,
+        model: nn.Module,
+        config: Config,
+        split: str,
+        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+    ) -> Mistakes:
         examples = self.source.require(split)
         found = answers(model, self._objective(split, config.model.context))
         return label_mistakes(found, self.labels, lambda row, place: self._shown(examples[row][0], place))
@@ -82,99 +93,17 @@ class LabelTask(ExamplesTask):
         labels = np.concatenate([t.ravel() for t in truth])
         return classification(split, -np.log(counts[labels] / counts.sum()), labels == counts.argmax())
 
+    def output_name(self, number: int) -> str:
+        return str(self.labels[number])
 
-class ClassifyTask(LabelTask):
-    name = "classify"
-
-    @staticmethod
-    def build(config: ModelConfig) -> nn.Module:
-        return Encoder(config, "label")
-
-    @staticmethod
-    def texts(source: Examples, limit: int | None = None) -> Iterator[str]:
-        return (text for text, _ in source.require("train") if isinstance(text, str))
-
-    def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
-        given, label = example
-        return self.encode_input(given), np.array(self.label_id(label))
-
-    def encode_input(self, given: str | np.ndarray) -> np.ndarray:
-        return np.array([self.eot_id, *self.ids(given)]) if isinstance(given, str) else given
-
-    def settings(self) -> Settings:
-        settings = super().settings()
-        given, _ = self.source.require("train")[0]
-        if not isinstance(given, str):
-            settings["model"]["patch"] = given.shape[1]
-        return settings
-
-    def baselines(self, split: str) -> dict[str, Result]:
-        train, held_out = self.source.require("train"), self.source.require(split)
-        y, truth = ([np.array(self.label_id(label)) for _, label in e] for e in (train, held_out))
-        given, asked = [x for x, _ in train], [x for x, _ in held_out]
-        tuning = self.source.splits.get("valid") or held_out
-        wanted = np.array([self.label_id(label) for _, label in tuning])
-
-        def fitting(bag: Bag) -> float:
-            return float((bag.scores([x for x, _ in tuning]).argmax(-1).numpy() == wanted).mean())
-
-        labels = [int(label) for label in y]
-        bags = [Bag(given, labels, len(self.labels), penalty) for penalty in PENALTIES]
-        scores = max(bags, key=fitting).scores(asked).numpy()
-        answers = np.array([int(t) for t in truth])
-        bag = classification(split, -scores[np.arange(len(answers)), answers], scores.argmax(-1) == answers)
-        what = "bag of words" if isinstance(given[0], str) else "logistic regression"
-        return {"majority": self._majority(split, y, truth), what: bag}
+    @abstractmethod
+    def label(self, model: nn.Module, config: Config, text: str) -> "Labelled":
+        """What the model says about a text of the user's."""
 
 
-class TagTask(LabelTask):
-    name = "tag"
+class Labelled(Protocol):
+    """An answer to a text."""
 
-    @staticmethod
-    def build(config: ModelConfig) -> nn.Module:
-        return Encoder(config, "labels")
+    def as_json(self) -> Any: ...
 
-    @staticmethod
-    def texts(source: Examples, limit: int | None = None) -> Iterator[str]:
-        return (f" {word}" for words, _ in source.require("train") for word in words)
-
-    def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
-        """The first piece of a word carries its tag; the others have nothing to get right."""
-        words, tags = example
-        ids, starts = self.encode_words(words)
-        labels = np.full(len(ids), NOT_SCORED)
-        labels[starts] = [self.label_id(tag) for tag in tags]
-        return ids, labels
-
-    def encode_words(self, words: list[str]) -> tuple[np.ndarray, list[int]]:
-        ids, starts = [self.eot_id], []
-        for word in words:
-            starts.append(len(ids))
-            ids += self.ids(f" {word}") or [self.eot_id]
-        return np.array(ids), starts
-
-    def _shown(self, given: Any, place: int) -> str:
-        starts = self.encode_words(given)[1]
-        at = starts.index(place)
-        marked = [f"[{word}]" if i == at else word for i, word in enumerate(given)]
-        return " ".join(marked[max(0, at - 6) : at + 7])
-
-    def baselines(self, split: str) -> dict[str, Result]:
-        """The most frequent tag; and the most frequent tag of each word."""
-        train, held_out = self.source.require("train"), self.source.require(split)
-        y, truth = ([np.array([self.label_id(t) for t in tags]) for _, tags in e] for e in (train, held_out))
-        seen: dict[str, Counter[int]] = {}
-        for (words, _), labels in zip(train, y, strict=True):
-            for word, label in zip(words, labels.tolist(), strict=True):
-                seen.setdefault(word, Counter())[label] += 1
-        overall = Counter(int(label) for labels in y for label in labels)
-        nats: list[float] = []
-        right: list[bool] = []
-        for (words, _), labels in zip(held_out, truth, strict=True):
-            for word, label in zip(words, labels.tolist(), strict=True):
-                counts = seen.get(word, overall)
-                share = (counts[label] + 0.1) / (counts.total() + 0.1 * len(self.labels))
-                nats.append(-float(np.log(share)))
-                right.append(counts.most_common(1)[0][0] == label)
-        own = classification(split, np.array(nats), np.array(right))
-        return {"majority": self._majority(split, y, truth), "most frequent tag of the word": own}
+    def show(self) -> str: ...

@@ -4,8 +4,10 @@ from torch import nn
 
 from glassformer.config.model import ModelConfig
 from glassformer.core.errors import UsageError, closest
-from glassformer.tasks.labels import ClassifyTask, TagTask
-from glassformer.tasks.language_model import LanguageTask, MaskedTask
+from glassformer.tasks.classifier import ClassifyTask
+from glassformer.tasks.language_model import LanguageTask
+from glassformer.tasks.masked_model import MaskedTask
+from glassformer.tasks.tagger import TagTask
 from glassformer.tasks.task import Task
 from glassformer.tasks.translator import TranslateTask
 

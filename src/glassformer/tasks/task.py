@@ -1,32 +1,75 @@
-"""A job: a task bound to its data and its tokenizer. All that training and measuring ask, in one interface.
+"""A task: what `--task` names, with all that belongs to it in one interface.
 
-The parts stand in the folders of the flow (text, models, tasks, evaluation, generation); a job joins those
-that belong to one task, so that nothing else needs to ask which task it is.
+The parts stand in the folders of the flow (data, models, objectives, evaluation, generation, inspection); a
+task joins those that belong to one thing to learn, so that nothing else needs to ask which task it is. It is
+bound to a tokenizer, and to data where there is some: a run that is only used needs none.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from torch import nn
+import numpy as np
+import torch
+from torch import Tensor, nn
 
+from glassformer.config.data import DataConfig
 from glassformer.config.model import ModelConfig
-from glassformer.config.schema import Config, DataConfig, Settings
+from glassformer.config.schema import Config
+from glassformer.config.section import Settings
+from glassformer.core.errors import UsageError
 from glassformer.data.examples import Examples
 from glassformer.data.shard_writer import Progress
 from glassformer.data.sources import Corpus
 from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
+from glassformer.inspection.edits import Edit
+from glassformer.inspection.look import Look
+from glassformer.inspection.relations import Encode
+from glassformer.inspection.trace import parts_of, record_trace
 from glassformer.objectives.objective import Objective
 from glassformer.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    """What an evaluation can be told; a task understands some of it, and what it does not is refused."""
+
+    stride: int | None = None  # of the windows that a language model is scored in
+    beams: int | None = None  # of the search for translations
+    length_penalty: float | None = None  # and what its scores are divided by
+    progress: Callable[[int], None] | None = None  # called with each number of examples done
+
+    def given(self) -> list[str]:
+        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
+
+
+@dataclass(frozen=True)
+class TextAmount:
+    """How much there is to learn from, in tokens."""
+
+    tokens: int
+    valid_tokens: int
+
+
+@dataclass(frozen=True)
+class ExampleAmount:
+    """How much there is to learn from, as examples: how long the sequences of each are, the longer side."""
+
+    lengths: np.ndarray
 
 
 class Task(ABC):
     name: ClassVar[str]
     specials: ClassVar[tuple[str, ...]] = (END_OF_TEXT,)  # what its tokenizer must know
-    options: ClassVar[tuple[str, ...]] = ()  # what its evaluation can be told
+    understands: ClassVar[tuple[str, ...]] = ()  # of EvalOptions
+    command: ClassVar[str] = "eval"  # that uses a model of it
+    writes: ClassVar[bool] = False  # whether a text can be gone on with
     own_data = True  # False: data that the run was not trained on
     source: Any  # a Corpus or Examples
+
+    # The data
 
     @classmethod
     @abstractmethod
@@ -40,18 +83,31 @@ class Task(ABC):
 
     @abstractmethod
     def __init__(
-        self, source: Any, tokenizer: Tokenizer | None, data: DataConfig, progress: Progress = lambda _: None
+        self,
+        source: Any | None,
+        tokenizer: Tokenizer | None,
+        data: DataConfig,
+        progress: Progress = lambda _: None,
     ):
-        """Turn the data into ids."""
+        """Turn the data into ids; without a source there is none, only texts of the user's."""
 
     @staticmethod
-    @abstractmethod
-    def build(config: ModelConfig) -> nn.Module:
-        """A new model for this task."""
+    def sequence_length(texts: Sequence[str]) -> int | None:
+        """How long a usual sequence is, in characters, where the tokenizer should know; None: no matter."""
+        return None
+
+    @staticmethod
+    def hint(source: str) -> str | None:
+        """What a person may have meant instead, judging by the name of the source."""
+        return None
 
     @abstractmethod
     def settings(self) -> Settings:
         """What the data says about model and data: vocabulary, labels."""
+
+    @abstractmethod
+    def amount(self) -> TextAmount | ExampleAmount:
+        """How much there is to learn from."""
 
     @abstractmethod
     def describe(self) -> str:
@@ -60,16 +116,6 @@ class Task(ABC):
     @abstractmethod
     def facts(self) -> dict[str, Any]:
         """The data in numbers, for data.json."""
-
-    @abstractmethod
-    def objective(self, model: nn.Module, config: Config) -> Objective:
-        """What is to be learned, on the training split."""
-
-    @abstractmethod
-    def evaluate(
-        self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
-    ) -> Result:
-        """Measure a model on a whole split; not `full`: only what is cheap enough to do in training."""
 
     @abstractmethod
     def check(self, config: Config) -> None:
@@ -83,14 +129,156 @@ class Task(ABC):
         """The share of tokens that stand for words the tokenizer does not know."""
         return 0.0
 
-    def sample(self, model: nn.Module, config: Config) -> str | None:
-        """Something the model makes as it is now, for a person to look at."""
-        return None
+    # The model, what it learns and how it is measured
+
+    @staticmethod
+    @abstractmethod
+    def build(config: ModelConfig) -> nn.Module:
+        """A new model for this task."""
 
     @abstractmethod
-    def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
-        """Where the model goes wrong on a split."""
+    def objective(self, model: nn.Module, config: Config) -> Objective:
+        """What is to be learned, on the training split."""
+
+    @abstractmethod
+    def evaluate(
+        self,
+        model: nn.Module,
+        config: Config,
+        split: str,
+        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+        *,
+        full: bool = True,
+    ) -> Result:
+        """Measure a model on a whole split; not `full`: only what is cheap enough to do in training."""
 
     @abstractmethod
     def baselines(self, split: str) -> dict[str, Result]:
         """What models that know next to nothing reach on the same split."""
+
+    @abstractmethod
+    def mistakes(
+        self,
+        model: nn.Module,
+        config: Config,
+        split: str,
+        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+    ) -> Mistakes:
+        """Where the model goes wrong on a split."""
+
+    # The model in use
+
+    def sample(self, model: nn.Module, config: Config) -> str | None:
+        """Something the model makes as it is now, for a person to look at."""
+        return None
+
+    @classmethod
+    def next_command(cls, run: str) -> str:
+        """What to do with a new run."""
+        return f'Use it: glassformer {cls.command} {run} "your words"'
+
+    def preference(self, model: nn.Module, config: Config, first: str, second: str) -> float:
+        """How much more a model gives the first of two sentences that differ in a word."""
+        raise UsageError(f"the task {self.name} gives sentences no score")
+
+    def preference_unit(self, config: Config) -> str:
+        return "nats"
+
+    # A look inside
+
+    @abstractmethod
+    def inputs(
+        self, model: nn.Module, config: Config, text: str, target: str | None = None
+    ) -> tuple[Tensor, ...]:
+        """What the model is given for a text: ids (1, T); of a translator source and target."""
+
+    def output_name(self, number: int) -> str:
+        """What an output of the model is called: a token or a label."""
+        return self.token_name(number)
+
+    def token_name(self, number: int) -> str:
+        """The text of one token; bytes that are no character by themselves as ⟨E2 82⟩."""
+        data = self.text_tokenizer.token_bytes(number)
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return f"⟨{data.hex(' ').upper()}⟩"
+
+    def word_encoder(self) -> Encode | None:
+        """How words are found again among tokens, for relations between them; None: they have none."""
+        return None
+
+    def continuation(self, model: nn.Module, ids: Tensor, tokens: int, edits: Sequence[Edit]) -> Tensor:
+        """The ids (1, T) and so many more that the model writes after them, where it `writes`."""
+        raise NotImplementedError
+
+    def look(
+        self,
+        model: nn.Module,
+        config: Config,
+        text: str,
+        *,
+        target: str | None = None,
+        tokens: int = 0,
+        sites: Sequence[str] = (),
+        edits: Sequence[Edit] = (),
+        compiled: Callable[..., Tensor] | None = None,
+        run: str = "",
+    ) -> Look:
+        """See a text through a model. `sites` limits what is recorded; the rest is as `Run.look` has it."""
+        if tokens and not self.writes:
+            raise UsageError(f"the model learned the task {self.name}: it has no tokens to write first")
+        inputs = self.inputs(model, config, text, target)
+        limit = config.model.context
+        for ids in inputs:
+            if config.model.family == "transformer" and ids.shape[1] + tokens > limit:
+                more = f" and {tokens} to write" if tokens else ""
+                raise UsageError(
+                    f"{ids.shape[1]} tokens{more} are more than the model's context of {limit}: "
+                    "look at a shorter text"
+                )
+        if tokens:
+            inputs = (self.continuation(model, inputs[0], tokens, edits),)
+            text = self.text_tokenizer.decode(inputs[0][0].tolist(), specials=False)
+        device = next(model.parameters()).device
+        batch = tuple(ids.to(device) for ids in inputs)
+        trace = record_trace(model, *batch, sites=sites, edits=edits, compiled=compiled)
+        names = {
+            part: [self.token_name(i) for i in ids[0].tolist()]
+            for part, ids in zip(parts_of(model), inputs, strict=True)
+        }
+        shown = ["family", "layers", "width", "context", "vocab"]
+        if config.model.family == "transformer":
+            shown += ["heads", "placement", "norm", "position"]
+        return Look(
+            trace,
+            text,
+            self.name,
+            names,
+            self.output_name,
+            run,
+            {name: getattr(config.model, name) for name in shown},
+            list(self.text_tokenizer.specials.values()),
+            self.word_encoder(),
+        )
+
+    @property
+    @abstractmethod
+    def tokenizer(self) -> Tokenizer | None:
+        """None for what is no text: images."""
+
+    @property
+    def text_tokenizer(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise UsageError("this model reads images; there is no text to give it")
+        return self.tokenizer
+
+
+def refuse_target(task: Task, target: str | None) -> None:
+    if target is not None:
+        raise UsageError(f"the model learned the task {task.name}: a target belongs to a translation")
+
+
+def as_ids(ids: Sequence[int] | np.ndarray) -> Tensor:
+    """A batch of one, (1, T)."""
+    return torch.from_numpy(np.asarray(ids, np.int64))[None]

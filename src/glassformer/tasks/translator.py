@@ -1,10 +1,10 @@
 """Translation: sentence pairs, one vocabulary for both sides, beam search, BLEU."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from glassformer.config.model import ModelConfig
 from glassformer.config.schema import Config
@@ -24,11 +24,13 @@ from glassformer.models.model import EncoderDecoderModel
 from glassformer.objectives.objective import Objective
 from glassformer.objectives.translation import Translating
 from glassformer.tasks.examples import ExamplesTask
+from glassformer.tasks.task import EvalOptions, as_ids
 
 
 class TranslateTask(ExamplesTask):
     name = "translate"
-    options = ("beams", "length_penalty", "progress")
+    understands = ("beams", "length_penalty", "progress")
+    command = "translate"
 
     @staticmethod
     def build(config: ModelConfig) -> nn.Module:
@@ -57,33 +59,53 @@ class TranslateTask(ExamplesTask):
         return self._objective("train", config.model.context, **options)
 
     def evaluate(
-        self, model: nn.Module, config: Config, split: str, *, full: bool = True, **options: Any
+        self,
+        model: nn.Module,
+        config: Config,
+        split: str,
+        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+        *,
+        full: bool = True,
     ) -> Translation:
-        """Options: beams, strength (of the length penalty), progress (called with numbers of sentences)."""
         assert isinstance(model, EncoderDecoderModel)
         objective = self._objective(split, config.model.context)
         examples = self.source.require(split)
 
         def translate() -> list[str]:
-            found = self.translate(model, config, [source for source, _ in examples], **options)
+            found = self.translate(model, config, [source for source, _ in examples], **_search(options))
             return [text for ((text, _), *_) in found]
 
         references = [target for _, target in examples]
         return evaluate_translation(model, objective, split, references, translate if full else None)
 
     def translate(
-        self, model: EncoderDecoderModel, config: Config, texts: list[str], **options: Any
+        self,
+        model: EncoderDecoderModel,
+        config: Config,
+        texts: list[str],
+        *,
+        beams: int = 4,
+        length_penalty: float = 0.6,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> list[list[tuple[str, Hypothesis]]]:
         """For each text its translations, best first."""
         assert self.tokenizer is not None
         sources = [np.array(self.ids(t), np.int64)[: config.model.context - 1] for t in texts]
-        found = translate_ids(model, sources, self.eot_id, **options)
+        found = translate_ids(
+            model, sources, self.eot_id, beams=beams, length_penalty=length_penalty, progress=progress
+        )
         return [[(self.tokenizer.decode(h.ids, specials=False), h) for h in best] for best in found]
 
-    def mistakes(self, model: nn.Module, config: Config, split: str, **options: Any) -> Mistakes:
+    def mistakes(
+        self,
+        model: nn.Module,
+        config: Config,
+        split: str,
+        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+    ) -> Mistakes:
         assert isinstance(model, EncoderDecoderModel)
         sources, references = zip(*self.source.require(split), strict=True)
-        found = [best[0][0] for best in self.translate(model, config, list(sources), **options)]
+        found = [best[0][0] for best in self.translate(model, config, list(sources), **_search(options))]
         return translation_mistakes(sources, references, found, sentence_scores(found, references))
 
     def sample(self, model: nn.Module, config: Config) -> str | None:
@@ -101,3 +123,21 @@ class TranslateTask(ExamplesTask):
         return {
             "the source itself": Translation(split, nothing, nothing, 0, bleu, signature, same, len(examples))
         }
+
+    @staticmethod
+    def sequence_length(texts: Sequence[str]) -> int:
+        return sorted(len(t) for t in texts)[len(texts) // 2]
+
+    def inputs(
+        self, model: nn.Module, config: Config, text: str, target: str | None = None
+    ) -> tuple[Tensor, ...]:
+        """Source and target; the model's own translation where none is given."""
+        assert isinstance(model, EncoderDecoderModel)
+        if target is None:
+            target = self.translate(model, config, [text])[0][0][0] if text.strip() else ""
+        return as_ids([*self.ids(text), self.eot_id]), as_ids([self.eot_id, *self.ids(target)])
+
+
+def _search(options: EvalOptions) -> dict[str, Any]:
+    """What of the options the search is told."""
+    return {name: getattr(options, name) for name in options.given() if name in TranslateTask.understands}

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.config.schema import ModelConfig
+from glassformer.config.model import ModelConfig
 from glassformer.core.device import Precision, choose_device
 from glassformer.core.errors import GlassformerError
 from glassformer.core.files import cache_dir

@@ -34,7 +34,7 @@ from glassformer.training.signals import StopRequest
 from glassformer.training.step import BrokenStepError, Steps
 
 if TYPE_CHECKING:
-    from glassformer.config.schema import TrainingConfig
+    from glassformer.config.training import TrainingConfig
 
 
 LEAST_GAIN = 1e-4  # of the criterion, below which an evaluation does not count as better for `patience`

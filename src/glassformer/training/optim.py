@@ -19,7 +19,7 @@ from glassformer.models.roles import Role, fused_parts, roles
 from glassformer.training.parallel.layout import full_tensor, local_rows
 
 if TYPE_CHECKING:
-    from glassformer.config.schema import TrainingConfig
+    from glassformer.config.training import TrainingConfig
 
 # Newton-Schulz: p(x) = ax + bx³ + cx⁵ applied to the singular values. These coefficients trade exactness for
 # speed of approach: after a few rounds every singular value lies near one, not at one.

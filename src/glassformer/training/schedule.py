@@ -6,7 +6,7 @@ from math import cos, pi
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from glassformer.config.schema import TrainingConfig
+    from glassformer.config.training import TrainingConfig
 
 
 def noam(step: int, width: int, warmup: int) -> float:

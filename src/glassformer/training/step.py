@@ -30,7 +30,7 @@ from glassformer.training.schedule import BatchSizes, learning_rate_factor
 from glassformer.training.update import NotFiniteError, Updates
 
 if TYPE_CHECKING:
-    from glassformer.config.schema import TrainingConfig
+    from glassformer.config.training import TrainingConfig
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from statistics import fmean
 import torch
 from torch import nn
 
-from glassformer.config.schema import TrainingConfig
+from glassformer.config.training import TrainingConfig
 from glassformer.objectives.objective import Objective
 from glassformer.training.step import Steps
 

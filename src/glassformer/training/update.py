@@ -12,7 +12,7 @@ from glassformer.training.optim import make_optimizers
 from glassformer.training.parallel.layout import Layout
 
 if TYPE_CHECKING:
-    from glassformer.config.schema import TrainingConfig
+    from glassformer.config.training import TrainingConfig
 
 MOST_SKIPPED = 30  # fp16 overflows in a row that are put down to the scale of the loss
 

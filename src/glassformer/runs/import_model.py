@@ -3,18 +3,18 @@
 import json
 from pathlib import Path
 
-from glassformer.config.recipes import save_config
+from glassformer.config.saved import save_config
 from glassformer.config.schema import build
 from glassformer.core.errors import RunError
 from glassformer.core.files import write_atomically, writing
 from glassformer.interop.huggingface import read_gpt2
+from glassformer.models.build import make_language_model
 from glassformer.models.model import parameter_count
 from glassformer.runs.run import Run
-from glassformer.tasks.registry import make_model
 from glassformer.training.checkpoint.weights import copy_weights, save_weights
 
 
-def import_folder(folder: str | Path, out: str | Path) -> tuple[Run, int]:
+def import_hf(folder: str | Path, out: str | Path) -> tuple[Run, int]:
     """Read a folder of Hugging Face's GPT-2 layout and write it as a run; also the number of parameters."""
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -31,7 +31,7 @@ def import_folder(folder: str | Path, out: str | Path) -> tuple[Run, int]:
             "model": found.settings,
         }
     )
-    model = make_model("language", config.model)
+    model = make_language_model(config.model)
     copy_weights(model, found.weights, str(folder))
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)

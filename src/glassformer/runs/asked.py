@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from glassformer.config.recipes import load_recipe, merge
-from glassformer.config.schema import Settings, coerce
+from glassformer.config.schema import coerce
+from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
 from glassformer.data.datasets import task_of
 from glassformer.data.hub import PREFIX
@@ -11,7 +12,7 @@ from glassformer.data.hub import PREFIX
 MIX = "mix"  # stands where the one source would
 
 
-def gather(
+def gather_asked(
     source: str | Path | None,
     task: str | None,
     target: str | Path | None,
@@ -38,8 +39,8 @@ def gather(
         tuned = {"lr", "schedule", "warmup", "beta1", "beta2", "eps"}
         kept = {k: v for k, v in tested.get("training", {}).items() if k not in tuned}
         tested = {**tested, "training": kept}
-    given = merge(tested, nested)
-    data = {**given.get("data", {})}
+    asked = merge(tested, nested)
+    data = {**asked.get("data", {})}
     if data.get("mix") == {} and "mix" in nested.get("data", {}):
         raise UsageError("data.mix names no source: expected {SOURCE: weight, …}")
     if data.get("mix"):
@@ -51,14 +52,14 @@ def gather(
     if target is not None:
         data["target"] = str(target)
     if not fill:  # a run that goes on knows the rest
-        return {**given, "data": data, **({"task": task} if task else {})}
+        return {**asked, "data": data, **({"task": task} if task else {})}
     data.setdefault("source", "pydocs")
-    named = task or given.get("task") or task_of(data["source"], data.get("target"))
-    return {**given, "task": named, "data": data}
+    name = task or asked.get("task") or task_of(data["source"], data.get("target"))
+    return {**asked, "task": name, "data": data}
 
 
-def default_name(given: Settings) -> str:
-    source = str(given["data"]["source"])
+def default_name(asked: Settings) -> str:
+    source = str(asked["data"]["source"])
     name = Path(source.removeprefix(PREFIX)).name
     if source.startswith(PREFIX):
         name = name.partition("@")[0]

@@ -1,27 +1,28 @@
-"""Training by several processes, as the façade sees it: when to start them, and what they must agree on."""
+"""Training by several processes: when to start them, and what they must agree on."""
 
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-from glassformer.config.recipes import load_config
-from glassformer.config.schema import Settings, flatten
+from glassformer.config.saved import load_config
+from glassformer.config.schema import flatten
+from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
 
 
-def processes_to_start(given: Settings, folder: Path, resume: bool) -> int:
+def processes_to_start(asked: Settings, folder: Path, resume: bool) -> int:
     """How many this process has to start; 1 when it is one of them already, or enough by itself."""
     if "WORLD_SIZE" in os.environ:
         return 1
-    wanted = given.get("training", {}).get("processes")
-    if wanted is None and resume and (folder / "config.yaml").is_file():
-        wanted = load_config(folder / "config.yaml").training.processes
-    if wanted == 0:
+    count = asked.get("training", {}).get("processes")
+    if count is None and resume and (folder / "config.yaml").is_file():
+        count = load_config(folder / "config.yaml").training.processes
+    if count == 0:
         import torch
 
-        wanted = torch.cuda.device_count()
-    return wanted or 1
+        count = torch.cuda.device_count()
+    return count or 1
 
 
 def as_arguments(

@@ -1,0 +1,55 @@
+"""What sizes are chosen for: a device, so many processes, and how fast they turn out to be.
+
+What is measured is measured when it is first asked for, by work that is thrown away and touches no folder.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from glassformer.config.schema import Config
+from glassformer.tasks.task import Task
+from glassformer.training.timing import seconds_per_step
+
+
+@dataclass(frozen=True)
+class Machine:
+    device: torch.device
+    processes: int
+    seconds_per_step: Callable[[Config], float]  # of one training step of this configuration
+    operations_per_second: Callable[[], float]  # that training gets out of the device
+
+
+def this_machine(task: Task, device: torch.device, processes: int = 1) -> Machine:
+    """The machine this runs on, measured with the task's own batches."""
+
+    def measure(config: Config) -> float:
+        return measure_step(task, config, device, processes)
+
+    return Machine(device, processes, measure, lambda: measure_operations(device))
+
+
+def measure_step(
+    task: Task, config: Config, device: torch.device, processes: int = 1, repeats: int = 8
+) -> float:
+    """Seconds of a training step, by a model that is thrown away; of several processes, one's share."""
+    training = config.training.model_copy(update={"batch": max(1, config.training.batch // processes)})
+    with torch.random.fork_rng([]):
+        model = task.build(config.model).to(device)
+    objective = task.objective(model, config)
+    return seconds_per_step(model, objective, training, device, width=config.model.width, repeats=repeats)
+
+
+def measure_operations(device: torch.device) -> float:
+    """A share of a large matrix product's rate."""
+    n = 1024 if device.type == "cpu" else 8192
+    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+    a = torch.ones(n, n, device=device, dtype=dtype)
+    best = float("inf")
+    for _ in range(4):
+        began = time.perf_counter()
+        (a @ a)[0, 0].item()
+        best = min(best, time.perf_counter() - began)
+    return 0.5 * 2 * n**3 / best

@@ -1,0 +1,83 @@
+"""The one way from what was asked to a configuration.
+
+    resolve(asked, recipe, data, machine) ──► Resolved(config, reasons)
+
+A pure function: what it is given it leaves as it is, what it decides it returns with the reasons, and
+nothing is changed after it. Sizes come from autosize.py unless a recipe gives them; what neither says has its
+default.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from glassformer.config.recipes import merge
+from glassformer.config.schema import Config, build
+from glassformer.config.section import Settings
+from glassformer.core.device import Precision
+from glassformer.core.errors import UsageError
+from glassformer.models.model import Body
+from glassformer.runs.autosize import choose_sizes
+from glassformer.runs.machine import Machine
+from glassformer.runs.processes import check_division
+from glassformer.tasks.task import Task
+from glassformer.training.compile import compile_pays
+from glassformer.training.parallel.layout import check_layout
+
+RECIPE_MINUTES = 1.0  # that a recipe without a number of steps is trained for when nothing is said
+
+
+@dataclass(frozen=True)
+class Resolved:
+    config: Config
+    reasons: list[str]  # for a person, a line each
+
+
+def resolve(asked: Settings, recipe: str | None, data: Task, machine: Machine) -> Resolved:
+    """Everything decided: sizes, number of steps, precision, compiling. What cannot be is refused here."""
+    check_division(asked.get("training", {}), machine.processes)
+    known = _agreed(asked, data.settings())
+    seconds: float | None = None
+    if recipe is None:
+        sizes = choose_sizes(known, data, machine)
+        config, reasons, seconds = sizes.config, sizes.reasons, sizes.seconds
+    else:
+        config = build(known)
+        if config.training.steps == 0:
+            seconds = machine.seconds_per_step(config)
+            minutes = config.training.minutes or RECIPE_MINUTES
+            steps = max(10, int(minutes * 60 / seconds))
+            config = build(merge(known, {"training": {"steps": steps}}))
+        m, t = config.model, config.training
+        reasons = [
+            f"Recipe {recipe}: {m.family}, {m.layers} layers, width {m.width}; "
+            f"{t.steps} steps of {t.batch} × {m.context} tokens with {t.optimizer}."
+        ]
+    check_division(config.training.model_dump(), machine.processes)
+    data.check(config)
+    with torch.device("meta"):  # its shapes are enough to see what can be
+        model = data.build(config.model)
+    data.objective(model, config)
+    precision = Precision.choose(config.training.precision, machine.device).name
+    check_layout(model, config.training.parallel, machine.processes, precision)
+    compiled = config.training.compile
+    if compiled == "auto":
+        opaque = any(isinstance(m, Body) and not m.compiles for m in model.modules())
+        measure = machine.seconds_per_step if seconds is None else lambda _: seconds
+        pays = not opaque and compile_pays(config.training.steps, machine.device, lambda: measure(config))
+        compiled = "on" if pays else "off"
+    decided = {"training": {"compile": compiled, "precision": precision}}
+    reasons = [*reasons, *(f"Note: {warning}." for warning in data.warnings(config, "train"))]
+    return Resolved(build(merge(config.model_dump(), decided)), reasons)
+
+
+def _agreed(asked: Settings, of_data: Settings) -> Settings:
+    """What the data says, unless the user said something else about the same."""
+    for name, value in of_data.get("model", {}).items():
+        wish = asked.get("model", {}).get(name) or value
+        if wish != value:
+            raise UsageError(
+                f"model.{name} {wish}: the data has {value}. Leave model.{name} out"
+                + (", and set tokenizer.vocab." if name == "vocab" else ".")
+            )
+    return merge(asked, of_data)

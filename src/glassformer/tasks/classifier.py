@@ -1,0 +1,103 @@
+"""Classifying: one label for a whole text, or for an image."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.config.model import ModelConfig
+from glassformer.config.schema import Config
+from glassformer.config.section import Settings
+from glassformer.data.examples import Example, Examples
+from glassformer.evaluation.accuracy import classification
+from glassformer.evaluation.result import Result
+from glassformer.models.bag_of_words import PENALTIES, Bag
+from glassformer.models.build import Encoder
+from glassformer.tasks.labels import LabelTask
+from glassformer.tasks.task import as_ids, refuse_target
+
+
+class ClassifyTask(LabelTask):
+    name = "classify"
+
+    @staticmethod
+    def build(config: ModelConfig) -> nn.Module:
+        return Encoder(config, "label")
+
+    @staticmethod
+    def texts(source: Examples, limit: int | None = None) -> Iterator[str]:
+        return (text for text, _ in source.require("train") if isinstance(text, str))
+
+    def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
+        given, label = example
+        return self.encode_input(given), np.array(self.label_id(label))
+
+    def encode_input(self, given: str | np.ndarray) -> np.ndarray:
+        return np.array([self.eot_id, *self.ids(given)]) if isinstance(given, str) else given
+
+    def settings(self) -> Settings:
+        settings = super().settings()
+        given, _ = self.source.require("train")[0]
+        if not isinstance(given, str):
+            settings["model"]["patch"] = given.shape[1]
+        return settings
+
+    def baselines(self, split: str) -> dict[str, Result]:
+        train, held_out = self.source.require("train"), self.source.require(split)
+        y, truth = ([np.array(self.label_id(label)) for _, label in e] for e in (train, held_out))
+        given, asked = [x for x, _ in train], [x for x, _ in held_out]
+        tuning = self.source.splits.get("valid") or held_out
+        wanted = np.array([self.label_id(label) for _, label in tuning])
+
+        def fitting(bag: Bag) -> float:
+            return float((bag.scores([x for x, _ in tuning]).argmax(-1).numpy() == wanted).mean())
+
+        labels = [int(label) for label in y]
+        bags = [Bag(given, labels, len(self.labels), penalty) for penalty in PENALTIES]
+        scores = max(bags, key=fitting).scores(asked).numpy()
+        answers = np.array([int(t) for t in truth])
+        bag = classification(split, -scores[np.arange(len(answers)), answers], scores.argmax(-1) == answers)
+        what = "bag of words" if isinstance(given[0], str) else "logistic regression"
+        return {"majority": self._majority(split, y, truth), what: bag}
+
+    def inputs(
+        self, model: nn.Module, config: Config, text: str, target: str | None = None
+    ) -> tuple[Tensor, ...]:
+        refuse_target(self, target)
+        return (as_ids(self.encode_input(text)),)
+
+    @torch.no_grad()
+    def probabilities(self, model: nn.Module, config: Config, text: str) -> dict[str, float]:
+        """The probability of every label, the likeliest first."""
+        ids = as_ids(self.encode_input(text)[: config.model.context])
+        shares = model(ids.to(next(model.parameters()).device))[0].float().softmax(-1).tolist()
+        return dict(sorted(zip(self.labels, shares, strict=True), key=lambda item: -item[1]))
+
+    def label(self, model: nn.Module, config: Config, text: str) -> "LabelledText":
+        return LabelledText(text, self.probabilities(model, config, text))
+
+    def preference(self, model: nn.Module, config: Config, first: str, second: str) -> float:
+        """How much more probable the last label is."""
+        one, other = (self.probabilities(model, config, text)[self.labels[-1]] for text in (first, second))
+        return one - other
+
+    def preference_unit(self, config: Config) -> str:
+        return f"p({self.labels[-1]})"
+
+
+@dataclass(frozen=True)
+class LabelledText:
+    text: str
+    probabilities: dict[str, float]  # the likeliest first
+
+    def as_json(self) -> dict[str, Any]:
+        label = next(iter(self.probabilities))
+        return {"text": self.text, "label": label, "probabilities": self.probabilities}
+
+    def show(self) -> str:
+        (label, share), *others = self.probabilities.items()
+        rest = ", ".join(f"{label} {share:.1%}" for label, share in others[:3])
+        return f"{label}  {share:.1%}" + (f"  ({rest})" if rest else "")

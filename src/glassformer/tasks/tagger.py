@@ -1,0 +1,105 @@
+"""Tagging: a label for each word of a sentence."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.config.model import ModelConfig
+from glassformer.config.schema import Config
+from glassformer.core.errors import UsageError
+from glassformer.data.examples import Example, Examples
+from glassformer.evaluation.accuracy import classification
+from glassformer.evaluation.result import Result
+from glassformer.models.build import Encoder
+from glassformer.objectives.objective import NOT_SCORED
+from glassformer.tasks.labels import LabelTask
+from glassformer.tasks.task import as_ids, refuse_target
+
+
+class TagTask(LabelTask):
+    name = "tag"
+
+    @staticmethod
+    def build(config: ModelConfig) -> nn.Module:
+        return Encoder(config, "labels")
+
+    @staticmethod
+    def texts(source: Examples, limit: int | None = None) -> Iterator[str]:
+        return (f" {word}" for words, _ in source.require("train") for word in words)
+
+    def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
+        """The first piece of a word carries its tag; the others have nothing to get right."""
+        words, tags = example
+        ids, starts = self.encode_words(words)
+        labels = np.full(len(ids), NOT_SCORED)
+        labels[starts] = [self.label_id(tag) for tag in tags]
+        return ids, labels
+
+    def encode_words(self, words: list[str]) -> tuple[np.ndarray, list[int]]:
+        ids, starts = [self.eot_id], []
+        for word in words:
+            starts.append(len(ids))
+            ids += self.ids(f" {word}") or [self.eot_id]
+        return np.array(ids), starts
+
+    def _shown(self, given: Any, place: int) -> str:
+        starts = self.encode_words(given)[1]
+        at = starts.index(place)
+        marked = [f"[{word}]" if i == at else word for i, word in enumerate(given)]
+        return " ".join(marked[max(0, at - 6) : at + 7])
+
+    def baselines(self, split: str) -> dict[str, Result]:
+        """The most frequent tag; and the most frequent tag of each word."""
+        train, held_out = self.source.require("train"), self.source.require(split)
+        y, truth = ([np.array([self.label_id(t) for t in tags]) for _, tags in e] for e in (train, held_out))
+        seen: dict[str, Counter[int]] = {}
+        for (words, _), labels in zip(train, y, strict=True):
+            for word, label in zip(words, labels.tolist(), strict=True):
+                seen.setdefault(word, Counter())[label] += 1
+        overall = Counter(int(label) for labels in y for label in labels)
+        nats: list[float] = []
+        right: list[bool] = []
+        for (words, _), labels in zip(held_out, truth, strict=True):
+            for word, label in zip(words, labels.tolist(), strict=True):
+                counts = seen.get(word, overall)
+                share = (counts[label] + 0.1) / (counts.total() + 0.1 * len(self.labels))
+                nats.append(-float(np.log(share)))
+                right.append(counts.most_common(1)[0][0] == label)
+        own = classification(split, np.array(nats), np.array(right))
+        return {"majority": self._majority(split, y, truth), "most frequent tag of the word": own}
+
+    def inputs(
+        self, model: nn.Module, config: Config, text: str, target: str | None = None
+    ) -> tuple[Tensor, ...]:
+        refuse_target(self, target)
+        return (as_ids(self.encode_words(text.split())[0]),)
+
+    @torch.no_grad()
+    def tags(self, model: nn.Module, config: Config, words: list[str]) -> list[str]:
+        """The tag of each word."""
+        ids, starts = self.encode_words(words)
+        if len(ids) > config.model.context:
+            raise UsageError(f"{len(ids)} tokens are more than the context of {config.model.context}")
+        answers = model(as_ids(ids).to(next(model.parameters()).device))[0].argmax(-1).tolist()
+        return [self.labels[answers[i]] for i in starts]
+
+    def label(self, model: nn.Module, config: Config, text: str) -> "TaggedText":
+        words = text.split()
+        return TaggedText(words, self.tags(model, config, words))
+
+
+@dataclass(frozen=True)
+class TaggedText:
+    words: list[str]
+    tags: list[str]
+
+    def as_json(self) -> list[dict[str, str]]:
+        return [{"word": w, "tag": t} for w, t in zip(self.words, self.tags, strict=True)]
+
+    def show(self) -> str:
+        return "  ".join(f"{w}/{t}" for w, t in zip(self.words, self.tags, strict=True))

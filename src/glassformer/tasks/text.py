@@ -1,0 +1,179 @@
+"""What the tasks on plain text share: a corpus, its shards, and sentences scored against each other."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.config.data import DataConfig
+from glassformer.config.schema import Config
+from glassformer.config.section import Settings
+from glassformer.data.datasets import open_corpus
+from glassformer.data.mixtures import Mix, open_mix
+from glassformer.data.shard_writer import Progress
+from glassformer.data.shards import (
+    Tokens,
+    blend,
+    dropped,
+    open_shards,
+    require,
+    tokenize,
+    tokenizer_fingerprint,
+)
+from glassformer.data.sources import Corpus
+from glassformer.generation.stream import prompt_ids
+from glassformer.tasks.task import Task, TextAmount, as_ids, refuse_target
+from glassformer.tokenizers.tokenizer import Tokenizer
+from glassformer.tokenizers.vocabulary import Vocabulary
+
+LEAST_TOKENS = 256  # of training text; below this there is nothing to learn
+BASELINE_TOKENS = 8_000_000  # of training text that the n-gram model counts at most
+
+
+class TextTask(Task):
+    source: Corpus
+
+    def __init__(
+        self,
+        source: Corpus | None,
+        tokenizer: Tokenizer | None,
+        data: DataConfig,
+        progress: Progress = lambda _: None,
+    ):
+        assert tokenizer is not None
+        self._tokenizer = tokenizer
+        if source is None:
+            return
+        self.source = source
+        self.parts = source.sources if isinstance(source, Mix) else [source]
+        folders: list[Path] = []
+        for part in self.parts:
+            folders.append(tokenize(part, tokenizer, progress, list(folders) if data.dedup else None))
+        self.part_shards = [open_shards(folder) for folder in folders]
+        self.dropped = sum(map(dropped, folders)) if data.dedup else None
+        self.shards = self.part_shards[0]
+        if isinstance(source, Mix):
+            for part, shards in zip(self.parts, self.part_shards, strict=True):
+                require(shards, "train", 1, part.name)
+            self.shards = blend(self.part_shards, source.weights)
+
+    @classmethod
+    def open(cls, data: DataConfig) -> Corpus:
+        if data.mix:
+            return open_mix(data.mix, data.valid, data.test, data.field)
+        return open_corpus(data.source, data.valid, data.test, data.field)
+
+    @staticmethod
+    def texts(source: Corpus, limit: int | None = None) -> Iterator[str]:
+        return source.texts(limit=limit)
+
+    @staticmethod
+    def hint(source: str) -> str | None:
+        if Path(source).suffix.lower() not in (".tsv", ".csv"):
+            return None
+        return f"{source} is read as plain text; for its labels say --task classify."
+
+    def settings(self) -> Settings:
+        require(self.shards, "train", LEAST_TOKENS, self.source.name)
+        require(self.shards, "valid", 2, self.source.name)
+        return {"model": {"vocab": len(self.tokenizer)}}
+
+    def amount(self) -> TextAmount:
+        return TextAmount(len(self.tokens("train")), len(self.tokens("valid")))
+
+    def describe(self) -> str:
+        less = "" if self.dropped is None else f", {self.dropped:,} duplicates dropped"
+        size = self.tokens("train").bytes / 1e6
+        return f"{self.source.name}, {size:.2f} MB to train on{less} ({self.source.rule})"
+
+    def facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            "tokenizer_fingerprint": tokenizer_fingerprint(self.tokenizer),
+            **self._amounts(self.source, self.shards),
+        }
+        if self.dropped is not None:
+            facts["dropped"] = self.dropped
+        if isinstance(self.source, Mix):
+            facts["mix"] = [
+                {
+                    "source": name,
+                    "weight": weight,
+                    "rule": part.rule,
+                    "text_fingerprint": part.fingerprint,
+                    **self._amounts(part, shards),
+                }
+                for (name, weight), part, shards in zip(
+                    self.source.settings().items(), self.parts, self.part_shards, strict=True
+                )
+            ]
+        return facts
+
+    @staticmethod
+    def _amounts(source: Corpus, shards: dict[str, Tokens]) -> dict[str, Any]:
+        return {
+            "tokens": {split: len(tokens) for split, tokens in shards.items()},
+            "bytes": {s: shards[s].bytes if s in shards else 0 for s in source.splits},
+        }
+
+    def tokens(self, split: str, least: int = 2) -> Tokens:
+        return require(self.shards, split, least, self.source.name)
+
+    def _first_bytes(self, tokens: Tokens) -> int:
+        """The bytes of the first token, which nothing predicts; none when it is a mark."""
+        first = int(tokens.read(0, 1)[0])
+        return 0 if first in self.tokenizer.specials.values() else len(self.tokenizer.token_bytes(first))
+
+    def unknown_share(self, split: str) -> float:
+        if not isinstance(self.tokenizer, Vocabulary):
+            return 0.0
+        tokens = self.tokens(split)
+        return sum(int((part == self.tokenizer.unknown).sum()) for part in tokens.arrays) / len(tokens)
+
+    def _counts(self) -> np.ndarray:
+        """How often each id stands in the training text."""
+        train = self.shards.get("train")
+        parts = [np.bincount(a, minlength=len(self.tokenizer)) for a in (train.arrays if train else [])]
+        return np.sum(parts, axis=0) if parts else np.zeros(len(self.tokenizer), int)
+
+    def inputs(
+        self, model: nn.Module, config: Config, text: str, target: str | None = None
+    ) -> tuple[Tensor, ...]:
+        refuse_target(self, target)
+        return (as_ids(prompt_ids(self.tokenizer, text)),)
+
+    @torch.no_grad()
+    def preference(self, model: nn.Module, config: Config, first: str, second: str) -> float:
+        """Of the log-probabilities of the tokens that both sentences share, in nats.
+
+        The word that differs is not scored: it may be rarer, or longer, which says nothing of the rest.
+        """
+        mark = [] if self.tokenizer.eot_id is None else [self.tokenizer.eot_id]
+        both = [mark + self.tokenizer.encode(text) for text in (first, second)]
+        shortest = min(len(ids) for ids in both)
+        same = [a == b for a, b in zip(*both, strict=False)]
+        ahead = same.index(False) if False in same else shortest
+        back = [a == b for a, b in zip(*(ids[::-1] for ids in both), strict=False)]
+        behind = min(back.index(False) if False in back else shortest, shortest - ahead)
+        one, other = (self._shared(model, config, ids, ahead, behind) for ids in both)
+        return one - other
+
+    def _shared(self, model: nn.Module, config: Config, tokens: list[int], ahead: int, behind: int) -> float:
+        """The log-probability of the first `ahead` and the last `behind` tokens of a sentence."""
+        ids = as_ids(tokens).to(next(model.parameters()).device)[:, -config.model.context :]
+        T = ids.shape[1]
+        places = [t for t in range(1, T) if t < ahead or t >= T - behind]
+        if not places:
+            return 0.0
+        return self._log_probability(model, ids, torch.tensor(places, device=ids.device))
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._tokenizer
+
+    @abstractmethod
+    def _log_probability(self, model: nn.Module, ids: Tensor, places: Tensor) -> float:
+        """Of the tokens at some places of ids (1, T), in nats."""
