@@ -1,1 +1,1 @@
-"""What a training would cost, from formulas alone: nothing here needs PyTorch, a GPU or the data."""
+"""What a training would cost, from formulas alone: PyTorch is needed only to measure this machine."""

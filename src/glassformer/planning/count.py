@@ -17,7 +17,7 @@ from glassformer.core.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Counted:
+class ParameterCounts:
     parts: dict[str, int]  # parameters
     block: list[tuple[int, int]]  # the matrices of one block, (columns in, rows out)
     layers: int
@@ -29,17 +29,22 @@ class Counted:
         return sum(self.parts.values())
 
     @property
-    def multiplied(self) -> int:
-        """Parameters of matrices that every token is multiplied with."""
-        return self.layers * sum(a * b for a, b in self.block) + self.width * self.vocab
+    def block_matrices(self) -> int:
+        """Of the matrices of one block."""
+        return sum(columns * rows for columns, rows in self.block)
 
     @property
-    def root(self) -> int:
-        """Parameters outside the blocks."""
+    def all_matrices(self) -> int:
+        """Of all matrices that a token is multiplied with, the unembedding too."""
+        return self.layers * self.block_matrices + self.width * self.vocab
+
+    @property
+    def outside(self) -> int:
+        """Outside the blocks."""
         return sum(self.parts[name] for name in ("embedding", "positions", "unembedding"))
 
 
-def count(m: ModelConfig) -> Counted:
+def count(m: ModelConfig) -> ParameterCounts:
     if m.family != "transformer" or m.attention != "full":
         raise UsageError(
             f"plan counts transformers with full attention, not model.family {m.family} "
@@ -49,27 +54,27 @@ def count(m: ModelConfig) -> Counted:
     qkv = m.heads * m.head_width + m.kv_heads * (m.head_width + m.value_width)
     up = 2 * m.hidden if m.activation == "swiglu" else m.hidden
     block = [(C, qkv), (m.heads * m.value_width, C), (C, up), (m.hidden, C)]
-    biases = (qkv + C, up + C) if m.bias else (0, 0)
+    attention_bias, mlp_bias = (qkv + C, up + C) if m.bias else (0, 0)
     norm = 0 if m.placement == "none" else C * (2 if m.bias and m.norm != "rms" else 1)
-    last = norm if m.placement in ("pre", "renorm") else 0
+    final_norm = norm if m.placement in ("pre", "renorm") else 0
     attention, mlp = (sum(a * b for a, b in half) for half in (block[:2], block[2:]))
-    return Counted(
-        {
+    return ParameterCounts(
+        parts={
             "embedding": V * C,
             "positions": m.context * C if m.position == "learned" else 0,
-            "attention": L * (attention + biases[0]),
-            "feed-forward": L * (mlp + biases[1]),
-            "norms": L * (2 * norm + (m.head_width if m.qk_norm else 0)) + last,
+            "attention": L * (attention + attention_bias),
+            "feed-forward": L * (mlp + mlp_bias),
+            "norms": L * (2 * norm + (m.head_width if m.qk_norm else 0)) + final_norm,
             "unembedding": 0 if m.tied else V * C,
         },
-        block,
-        L,
-        C,
-        V,
+        block=block,
+        layers=L,
+        width=C,
+        vocab=V,
     )
 
 
 def operations(m: ModelConfig) -> float:
     """Of training, per token: forward and backward."""
     attention = 2 * m.context * m.heads * (m.head_width + m.value_width)
-    return 3.0 * (2 * count(m).multiplied + m.layers * attention)
+    return 3.0 * (2 * count(m).all_matrices + m.layers * attention)

@@ -2,7 +2,10 @@
 times the shares of it that training was seen to reach on the measured one.
 """
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from glassformer.core.errors import UsageError, closest
 
@@ -70,38 +73,34 @@ def find(name: str) -> Device:
 
 def measure() -> Device:
     """This machine's GPU, or its CPU, by a few seconds of work."""
-    import time
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import torch
+    import torch  # a plan for another machine does without it
 
     cuda = torch.cuda.is_available()
-    where, kind = ("cuda", torch.bfloat16) if cuda else ("cpu", torch.float32)
+    device, dtype = ("cuda", torch.bfloat16) if cuda else ("cpu", torch.float32)
 
     def seconds(work: Callable[[], object], times: int) -> float:
         best = float("inf")
         for _ in range(3):
             work()
             torch.cuda.synchronize() if cuda else None
-            began = time.perf_counter()
+            start = time.perf_counter()
             for _ in range(times):
                 work()
             torch.cuda.synchronize() if cuda else None
-            best = min(best, (time.perf_counter() - began) / times)
+            best = min(best, (time.perf_counter() - start) / times)
         return best
 
     n, size = (8192, 1 << 28) if cuda else (1024, 1 << 24)
-    a = torch.randn(n, n, device=where, dtype=kind)
+    a = torch.randn(n, n, device=device, dtype=dtype)
     matmul = 2 * n**3 / seconds(lambda: a @ a, 10)
-    b, c = torch.ones(size, device=where), torch.empty(size, device=where)
+    b, c = torch.ones(size, device=device), torch.empty(size, device=device)
     bandwidth = 8 * size / seconds(lambda: c.copy_(b), 10)
     if cuda:
-        found = torch.cuda.get_device_properties(0)
-        near = next((d for name, d in DEVICES.items() if name.split("-")[0].upper() in found.name), None)
-        base = near or DEVICES["rtx-4090"]
-        total = float(found.total_memory)
-        return replace(base, name=found.name, memory=total, matmul=matmul, bandwidth=bandwidth, measured=True)
+        gpu = torch.cuda.get_device_properties(0)
+        relative = next((d for name, d in DEVICES.items() if name.split("-")[0].upper() in gpu.name), None)
+        memory = float(gpu.total_memory)
+        rates = {"matmul": matmul, "bandwidth": bandwidth, "measured": True}
+        return replace(relative or DEVICES["rtx-4090"], name=gpu.name, memory=memory, **rates)
     memory = 8e9
     info = Path("/proc/meminfo")
     if info.is_file():

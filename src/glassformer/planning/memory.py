@@ -3,7 +3,7 @@
     weights       4 bytes a parameter; under mixed precision 2 more for matrices, until the backward pass
     gradients     4 bytes a parameter
     optimizer     AdamW and Adam 8, SGD with momentum 4, Muon 4 for the blocks' matrices and 8 for the rest
-    activations   what the backward pass needs again, per token: see `saved_per_token`
+    activations   what the backward pass needs again, per token and block: see `activation_bytes`
     logits        12 bytes for each score: its log-probability and two gradients, all in float32
 
 Gradients appear while activations go, so without accumulation only the larger of the two is held at the peak.
@@ -28,61 +28,62 @@ class Memory:
     activations: float
     logits: float
     gathered: float  # under fsdp: whole weights of what is worked on
-    together: bool  # gradients and activations are held at the same time
+    overlap: bool  # gradients and activations are held at the same time
 
     @property
     def peak(self) -> float:
-        held = self.weights + self.optimizer + self.gathered
-        moving = self.activations + self.logits
-        return held + (moving + self.gradients if self.together else max(moving, self.gradients))
+        resident = self.weights + self.optimizer + self.gathered
+        transient = self.activations + self.logits
+        peak = transient + self.gradients if self.overlap else max(transient, self.gradients)
+        return resident + peak
 
     def parts(self) -> dict[str, float]:
         names = ("weights", "gradients", "optimizer", "activations", "logits", "gathered")
         return {name: getattr(self, name) for name in names}
 
 
-def saved_per_token(m: ModelConfig, half: bool, compiled: bool) -> float:
-    """Bytes of one block that wait for the backward pass. `half`: matrices are multiplied in 16 bits."""
+def activation_bytes(m: ModelConfig, half: bool, compiled: bool) -> float:
+    """Bytes a token of one block that wait for the backward pass. `half`: products are in 16 bits."""
     h = 2 if half else 4
     C, qk = m.width, (m.heads + m.kv_heads) * m.head_width
-    norms = 0 if m.placement == "none" else 2 * 4 * C  # the stream, as each norm found it
+    norms = 0 if m.placement == "none" else 2 * 4 * C  # the stream, as it enters each norm
     inputs = 2 * h * C  # of qkv and of up
     heads = h * (qk + m.kv_heads * m.value_width)  # q, k and v as they come
     if m.qk_norm and half and not compiled:
         heads += 4 * qk  # widened for their norm
     if m.qk_norm or m.position == "rope":
         heads += h * qk  # and as they are compared
-    looked_up = 2 * h * m.heads * m.value_width  # what the heads found, apart and side by side
+    z = 2 * h * m.heads * m.value_width  # the heads' outputs, apart and side by side
     hidden = h * m.hidden * {"relu": 1, "swiglu": 4}.get(m.activation, 2)
-    dropped = 2 * C if m.dropout else 0  # a byte for each place that may be dropped
-    return norms + inputs + heads + looked_up + hidden + dropped
+    dropout = 2 * C if m.dropout else 0  # a byte for each value that may be dropped
+    return norms + inputs + heads + z + hidden + dropout
 
 
 def optimizer_bytes(config: Config) -> float:
-    counted = count(config.model)
-    matrices = counted.layers * sum(a * b for a, b in counted.block)
+    counts = count(config.model)
+    matrices = counts.layers * counts.block_matrices
     match config.training.optimizer:
         case "sgd":
-            return 4.0 * counted.parameters if config.training.momentum else 0.0
+            return 4.0 * counts.parameters if config.training.momentum else 0.0
         case "muon":
-            return 4.0 * matrices + 8.0 * (counted.parameters - matrices)
+            return 4.0 * matrices + 8.0 * (counts.parameters - matrices)
         case _:
-            return 8.0 * counted.parameters
+            return 8.0 * counts.parameters
 
 
 def memory(config: Config, tokens: int, layout: str = "one", devices: int = 1, accumulate: int = 1) -> Memory:
     """Of a device that reads `tokens` in one micro-batch."""
-    m, counted = config.model, count(config.model)
+    m, counts = config.model, count(config.model)
     half, compiled = config.training.precision in ("bf16", "fp16"), config.training.compile == "on"
-    P, block = counted.parameters, sum(a * b for a, b in counted.block)
-    cast = 2.0 * counted.multiplied if half else 0.0
-    per_token = m.layers * saved_per_token(m, half, compiled) + (4 + (2 if half else 4)) * m.width
-    moving = {"activations": per_token * tokens, "logits": float(SCORE_BYTES) * m.vocab * tokens}
+    P, block = counts.parameters, counts.block_matrices
+    cast = 2.0 * counts.all_matrices if half else 0.0
+    per_token = m.layers * activation_bytes(m, half, compiled) + (4 + (2 if half else 4)) * m.width
+    transient = {"activations": per_token * tokens, "logits": float(SCORE_BYTES) * m.vocab * tokens}
     optimizer = optimizer_bytes(config)
     if layout != "fsdp":
-        together = layout == "ddp" or accumulate > 1
-        return Memory(4.0 * P + cast, 4.0 * P, optimizer, **moving, gathered=0.0, together=together)
-    whole = 4.0 * counted.root + 2 * 4.0 * block  # what stands outside, and two blocks
-    gradients = 4.0 * P if accumulate > 1 else 4.0 * P / devices + 4.0 * max(block, counted.root)
+        overlap = layout == "ddp" or accumulate > 1
+        return Memory(4.0 * P + cast, 4.0 * P, optimizer, **transient, gathered=0.0, overlap=overlap)
+    gathered = 4.0 * counts.outside + 2 * 4.0 * block  # what stands outside, and two blocks
+    gradients = 4.0 * P if accumulate > 1 else 4.0 * P / devices + 4.0 * max(block, counts.outside)
     weights = 4.0 * P / devices + cast
-    return Memory(weights, gradients, optimizer / devices, **moving, gathered=whole, together=True)
+    return Memory(weights, gradients, optimizer / devices, **transient, gathered=gathered, overlap=True)

@@ -11,14 +11,14 @@ from glassformer.planning.devices import Device
 from glassformer.planning.memory import Memory, memory
 from glassformer.planning.time import step_time
 
-USABLE = 0.92  # of a device's memory: the rest is PyTorch's own, and gaps
-OWN = 0.6e9  # bytes that PyTorch takes before it does anything
-MACHINE = 8  # devices that share a fast link
+USABLE_SHARE = 0.92  # of a device's memory: the rest is lost in gaps
+PYTORCH_BYTES = 0.6e9  # that PyTorch takes before it does anything
+MACHINE_DEVICES = 8  # that share a fast link
 NETWORK = 50e9  # bytes a second between machines, for each device
 OVERLAP = 0.6  # of the work behind which communication can hide
 NOTICEABLE = 1.03
 LARGEST = 1e14  # parameters
-OPTIMAL = 20  # tokens a parameter that use a given amount of computing best (Hoffmann et al., 2022)
+OPTIMAL_RATIO = 20  # tokens a parameter that use an amount of computing best (Hoffmann et al., 2022)
 # The same paper's fit of the loss, L = E + A/N^α + B/D^β, in nats a token of its own vocabulary.
 E, A, ALPHA, B, BETA = 1.69, 406.4, 0.34, 410.7, 0.28
 
@@ -34,6 +34,11 @@ class Option:
     step_seconds: float
     communication: float  # of these, what cannot be hidden
 
+    @property
+    def peak_bytes(self) -> float:
+        """All that a device has to have room for."""
+        return self.memory.peak + PYTORCH_BYTES
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -45,7 +50,7 @@ class Plan:
     options: list[Option]
 
     @property
-    def chosen(self) -> Option | None:
+    def choice(self) -> Option | None:
         """The first that fits and is not noticeably slower than the fastest: ddp before fsdp, few parts."""
         fitting = [option for option in self.options if option.fits]
         least = min((o.step_seconds for o in fitting), default=0.0)
@@ -60,10 +65,10 @@ class Plan:
         return self.tokens / self.tokens_per_step
 
     def as_dict(self) -> dict[str, Any]:
-        counted, best = count(self.config.model), self.chosen
+        counts, best = count(self.config.model), self.choice
         result: dict[str, Any] = {
-            "parameters": counted.parameters,
-            "parameters_by_part": counted.parts,
+            "parameters": counts.parameters,
+            "parameters_by_part": counts.parts,
             "operations_per_token": operations(self.config.model),
             "operations": operations(self.config.model) * self.tokens,
             "tokens": self.tokens,
@@ -75,28 +80,28 @@ class Plan:
                     "layout": o.layout,
                     "accumulate": o.accumulate,
                     "fits": o.fits,
-                    "memory": o.memory.peak + OWN,
+                    "memory": o.peak_bytes,
                     "memory_by_part": o.memory.parts(),
                     "step_seconds": o.step_seconds,
                     "tokens_per_second": self.tokens_per_step / o.step_seconds,
                 }
                 for o in self.options
             ],
-            "optimal": optimal(operations(self.config.model) * self.tokens, counted.parameters, self.tokens),
+            "optimal": optimal(operations(self.config.model) * self.tokens, counts.parameters, self.tokens),
         }
         if best is not None:
             hours = self.steps * best.step_seconds / 3600
             result["chosen"] = {"layout": best.layout, "accumulate": best.accumulate}
             result["hours"] = hours
             result["cost"] = hours * self.devices * self.price
-            peak = self.tokens_per_step * operations(self.config.model) / best.step_seconds
-            result["share_of_matmul_rate"] = peak / self.devices / self.device.matmul
+            rate = self.tokens_per_step * operations(self.config.model) / best.step_seconds
+            result["share_of_matmul_rate"] = rate / self.devices / self.device.matmul
         return result
 
 
-def optimal(operations_in_all: float, parameters: int, tokens: float) -> dict[str, float]:
+def optimal(total_operations: float, parameters: int, tokens: float) -> dict[str, float]:
     """What the same computing would best be spent on, and what loss either is expected to reach."""
-    best_parameters = sqrt(operations_in_all / (6 * OPTIMAL))
+    best_parameters = sqrt(total_operations / (6 * OPTIMAL_RATIO))
 
     def loss(n: float, d: float) -> float:
         return E + A / n**ALPHA + B / d**BETA
@@ -104,9 +109,9 @@ def optimal(operations_in_all: float, parameters: int, tokens: float) -> dict[st
     return {
         "tokens_per_parameter": tokens / parameters,
         "parameters": best_parameters,
-        "tokens": OPTIMAL * best_parameters,
+        "tokens": OPTIMAL_RATIO * best_parameters,
         "expected_loss": loss(parameters, tokens),
-        "expected_loss_optimal": loss(best_parameters, OPTIMAL * best_parameters),
+        "expected_loss_optimal": loss(best_parameters, OPTIMAL_RATIO * best_parameters),
     }
 
 
@@ -123,6 +128,7 @@ def make_plan(
         raise UsageError("this training goes by minutes, not by steps: say how much it reads, --tokens 10e9")
     if count(config.model).parameters > LARGEST:
         raise UsageError(f"a model of {count(config.model).parameters:.1e} parameters is beyond any plan")
+    config = config.model_copy(deep=True)
     slow = device.name == "cpu"
     if config.training.precision == "auto":
         config.training.precision = "float32" if slow else "bf16"
@@ -130,34 +136,35 @@ def make_plan(
         config.training.compile = "off" if slow else "on"
     batch = config.training.batch
     if batch % devices:
-        near = max(devices, round(batch / devices) * devices)
+        nearest = max(devices, round(batch / devices) * devices)
         raise UsageError(
-            f"a batch of {batch} does not divide among {devices} devices: --set training.batch={near}"
+            f"a batch of {batch} does not divide among {devices} devices: --set training.batch={nearest}"
         )
     if tokens is None:
         tokens = float(config.training.steps * batch * config.model.context)
-    own = batch // devices
-    least = config.training.accumulate
-    ways = [n for n in range(least, own + 1) if own % n == 0 and (n & (n - 1) == 0 or n in (least, own))]
+    samples, least = batch // devices, config.training.accumulate
+    accumulations = [  # powers of two that divide the samples of a device, and the ends
+        n
+        for n in range(least, samples + 1)
+        if samples % n == 0 and (n & (n - 1) == 0 or n in (least, samples))
+    ]
     layouts = ["one"] if devices == 1 else ["ddp"] if config.training.precision == "fp16" else ["ddp", "fsdp"]
-    options = [_option(config, device, devices, layout, n) for layout in layouts for n in ways]
-    return Plan(
-        config, device, devices, tokens, device.price if price is None else price, _worth_showing(options)
-    )
+    options = [_option(config, device, devices, layout, n) for layout in layouts for n in accumulations]
+    price = device.price if price is None else price
+    return Plan(config, device, devices, tokens, price, _excerpt(options))
 
 
 def _option(config: Config, device: Device, devices: int, layout: str, accumulate: int) -> Option:
-    own = config.training.batch // devices
-    held = memory(config, own * config.model.context // accumulate, layout, devices, accumulate)
-    alone = step_time(config, device, own, accumulate, 1 / devices if layout == "fsdp" else 1.0)
-    sent = _sent(config, layout, devices, accumulate)
-    link = device.link if devices <= MACHINE else NETWORK
-    waiting = max(0.0, sent / link - OVERLAP * alone)
-    fits = held.peak + OWN <= USABLE * device.memory
-    return Option(layout, accumulate, held, fits, alone + waiting, waiting)
+    samples = config.training.batch // devices
+    need = memory(config, samples * config.model.context // accumulate, layout, devices, accumulate)
+    compute = step_time(config, device, samples, accumulate, 1 / devices if layout == "fsdp" else 1.0)
+    link = device.link if devices <= MACHINE_DEVICES else NETWORK
+    stall = max(0.0, _traffic(config, layout, devices, accumulate) / link - OVERLAP * compute)
+    fits = need.peak + PYTORCH_BYTES <= USABLE_SHARE * device.memory
+    return Option(layout, accumulate, need, fits, compute + stall, stall)
 
 
-def _sent(config: Config, layout: str, devices: int, accumulate: int) -> float:
+def _traffic(config: Config, layout: str, devices: int, accumulate: int) -> float:
     """Bytes that a device sends in a step."""
     share, P = (devices - 1) / devices, count(config.model).parameters
     if layout == "ddp":
@@ -167,12 +174,11 @@ def _sent(config: Config, layout: str, devices: int, accumulate: int) -> float:
     return 0.0
 
 
-def _worth_showing(options: list[Option]) -> list[Option]:
+def _excerpt(options: list[Option]) -> list[Option]:
     """Of each layout the largest parts, and where it begins to fit: the last that does not, two that do."""
-    shown: list[Option] = []
+    excerpt: list[Option] = []
     for layout in dict.fromkeys(o.layout for o in options):
-        own = [o for o in options if o.layout == layout]
-        fitting = [o for o in own if o.fits]
-        others = [o for o in own if not o.fits]
-        shown += [*dict.fromkeys((*others[:1], *others[-1:])), *fitting[:2]]
-    return shown
+        fitting = [o for o in options if o.layout == layout and o.fits]
+        others = [o for o in options if o.layout == layout and not o.fits]
+        excerpt += [*dict.fromkeys((*others[:1], *others[-1:])), *fitting[:2]]
+    return excerpt
