@@ -11,7 +11,7 @@ the mask lets each look only back, so every position can learn to predict the to
 
 Letters: B batch, T positions, C width of the stream, H heads, D head width (C = H·D), V vocabulary, L layers.
 This is GPT-2 (Radford et al., 2019): learned positions, norms before the layers, one matrix for embedding
-and unembedding. The tests hold the Decoder of transformer.py to this file: logits, gradients, written tokens.
+and unembedding. The tests hold the project's own decoder to this file: logits, gradients, written tokens.
 """
 
 from math import inf, pi, sqrt
