@@ -42,11 +42,7 @@ class Recurrent(LanguageModel):
     """A recurrent language model: plain, GRU or LSTM, as `config.family` says."""
 
     def __init__(self, config: ModelConfig):
-        body = make_recurrence(config, make_embedding(config))
-        # Its scores read the cells themselves, and it learns from zero as well: faster at first with the
-        # larger start, no better after the thousand steps of shakespeare-equal-parameters.
-        body.embedding_std, body.unembedding_std = config.width**-0.5, None
-        super().__init__(body, config)
+        super().__init__(make_recurrence(config, make_embedding(config)), config)
 
 
 class Window(LanguageModel):

@@ -8,9 +8,9 @@
 Biases start at zero and norms at one in both. Embeddings are N(0, 0.02²), or N(0, 1/C) under sinusoidal
 positions, which scale them up. Where the matrix of the last scores is not tied, `fan-in` starts it at zero:
 the first prediction is the uniform one. A body that no norm keeps in scale says itself how large it wants its
-embeddings (`embedding_std`) and the matrix on top of it (`unembedding_std`), whatever the scheme. Recurrent
-readers and translators draw both from N(0, 16/C): from zero a recurrent translator learns how frequent each
-token is, and no more. Recurrent cells keep PyTorch's own start, uniform within ±1/√H.
+embeddings (`embedding_std`) and the matrix on top of it (`unembedding_std`), whatever the scheme. A recurrent
+translator draws the latter from N(0, 16/C): from zero it would learn how frequent each token is, and no more.
+Recurrent cells keep PyTorch's own start, uniform within ±1/√H.
 """
 
 from math import sqrt

@@ -99,10 +99,7 @@ class RecurrentStack(Body):
     ):
         super().__init__()
         self.limit, self.width = None, config.width
-        # Cells give small numbers; with matrices as large as this the first scores are of order one. From
-        # zero, all that comes back at first is how frequent each token is, the same at every position, and it
-        # drives every tanh of a translator to its end before anything else is learned.
-        self.embedding_std = self.unembedding_std = 4 * config.width**-0.5
+        self.embedding_std = config.width**-0.5
         self.embedding = embedding
         self.dropout = nn.Dropout(config.dropout)
         hidden = config.width // directions
@@ -112,6 +109,10 @@ class RecurrentStack(Body):
         )
         self.cross = cross
         if cross is not None:
+            # Large enough for first scores of some tenths. From zero, all that comes back at first is how
+            # frequent each token is, the same at every position, and it drives every tanh to its end before
+            # anything else is learned.
+            self.unembedding_std = 4 * config.width**-0.5
             self.combine = nn.Linear(2 * config.width, config.width)
             parts = CELLS[config.family][2]
             self.bridge = nn.ModuleList(
