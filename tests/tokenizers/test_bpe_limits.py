@@ -116,7 +116,7 @@ def test_pauses_change_nothing() -> None:
     own = Splitter(r"[a-z]+|[^a-z]+")  # without places to cut, so all is one batch
     plain = count_pieces([words + long + words], own, engine="plain")
     compiled = count_pieces([words + long + words], own, engine="compiled")
-    assert isinstance(plain, dict) and isinstance(compiled, learner.Counted)
+    assert isinstance(plain, dict) and isinstance(compiled, learner.PieceCounts)
     counts = zip(np.cumsum(compiled.lengths), compiled.lengths, compiled.counts, strict=True)
     assert plain == {compiled.pieces[e - n : e].tobytes(): int(c) for e, n, c in counts}
 
