@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from glassformer.config.model import ModelConfig
 from glassformer.models.build import Decoder
@@ -12,6 +13,9 @@ from glassformer.models.build import Decoder
 # Tests run side by side; more threads than cores only wait for each other.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
+# A busy machine is slow at anything: how long an example took says nothing about the code.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session", autouse=True)
