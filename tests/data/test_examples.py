@@ -4,6 +4,7 @@ import datetime
 import gzip
 import hashlib
 import json
+import sysconfig
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,7 @@ def test_equal_inputs_fall_into_one_split() -> None:
     inputs = {split: {text for text, _ in part} for split, part in splits.items()}
     assert all(len(part) > 50 for part in splits.values())
     assert not inputs["train"] & inputs["valid"] and not inputs["train"] & inputs["test"]
+    assert not inputs["valid"] & inputs["test"]
 
 
 def test_a_folder_names_its_splits(tmp_path: Path) -> None:
@@ -134,6 +136,7 @@ def test_no_spelling_of_a_held_out_date_is_trained_on() -> None:
     splits = dates.examples().splits
     days = {split: {iso for _, iso in examples} for split, examples in splits.items()}
     assert not days["train"] & days["valid"] and not days["train"] & days["test"]
+    assert not days["valid"] & days["test"]
     assert min(len(s) for s in days.values()) > 400
     for spelled, iso in splits["test"][:200]:
         day = datetime.date.fromisoformat(iso)
@@ -169,25 +172,57 @@ def test_ordinals_are_spelled_right() -> None:
     assert {n: _ordinal(n) for n in expected} == expected
 
 
-def test_what_the_standard_library_gives() -> None:
-    topics = docstrings.examples()
-    assert len(label_names(topics.splits["train"])) == 8
-    assert len(topics.splits["train"]) > 1000
-    code = pycode.examples()
-    words, tags = code.splits["train"][0]
-    assert len(words) == len(tags)
-    assert {"call", "keyword", "method", "variable"} <= set(label_names(code.splits["train"]))
+def test_docstrings_are_labelled_with_the_topic_of_their_module() -> None:
+    train = docstrings.examples().splits["train"]
+    assert label_names(train) == sorted(docstrings.TOPICS) and len(train) > 1000
+    topics = {topic for text, topic in train if "asyncio" in text}
+    assert "concurrency" in topics
+    assert all(20 <= len(text) <= 600 and "  " not in text and "\n" not in text for text, _ in train)
+
+
+def test_the_words_of_a_line_are_tagged_with_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = Path(sysconfig.get_paths()["stdlib"])  # all of it takes seconds
+    for name in ("textwrap.py", "heapq.py", "bisect.py", "shlex.py"):
+        (tmp_path / name).write_bytes((library / name).read_bytes())
+    line = "    return self.width(2, 'a', end=os.sep) + len(x)"
+    write(tmp_path / "own.py", f"import os\nclass A(B):\n  def f(self, x):\n{line}\n")
+    write(tmp_path / "broken.py", "def (")
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    splits = pycode.examples().splits
+    examples = [example for part in splits.values() for example in part]
+    assert len(examples) > 500 and all(len(words) == len(tags) for words, tags in examples)
+    assert set(label_names(examples)) == {
+        *("attribute", "call", "class", "function", "keyword", "method", "module"),
+        *("number", "operator", "parameter", "string", "variable"),
+    }
+    tags = next(dict(zip(*example, strict=True)) for example in examples if "width" in example[0][:4])
+    assert tags == {
+        "return": "keyword",
+        "self": "variable",
+        "width": "method",
+        "2": "number",
+        "'a'": "string",
+        "end": "parameter",
+        "os": "variable",
+        "sep": "attribute",
+        "len": "call",
+        "x": "variable",
+        **dict.fromkeys(".(,=)+", "operator"),
+    }
 
 
 def test_an_image_is_cut_into_patches_row_by_row() -> None:
     pytest.importorskip("sklearn")
     from sklearn.datasets import load_digits
 
-    patches, label = digits.examples().splits["train"][0]
-    assert patches.shape == (16, 4) and label in "0123456789"
-    images = load_digits().images / 16
-    whole = patches.reshape(4, 4, 2, 2).swapaxes(1, 2).reshape(8, 8)
-    assert any(np.allclose(whole, image) for image in images)
+    source = load_digits()
+    for patches, label in digits.examples().splits["train"][:20]:
+        assert patches.shape == (16, 4)
+        whole = patches.reshape(4, 4, 2, 2).swapaxes(1, 2).reshape(8, 8)
+        matches = np.flatnonzero(np.isclose(source.images / 16, whole).all(axis=(1, 2)))
+        assert label in source.target[matches].astype(str)
 
 
 def test_a_source_says_what_it_is_for(tmp_path: Path) -> None:
@@ -239,4 +274,4 @@ def test_the_real_sets_are_as_published(shared_data: Path, monkeypatch: pytest.M
         examples = open_examples(name, task, None, 0.1, 0.1)
         assert tuple(len(e) for e in examples.splits.values()) == sizes
         assert examples.warnings == []
-    json.dumps(examples.splits["test"][0])
+        assert all(isinstance(x, str) and isinstance(y, str) and x and y for x, y in examples.splits["test"])

@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.data import shard_writer as draft_module
-from glassformer.data import shards
+from glassformer.data import shards, sources
 from glassformer.data.datasets import open_corpus
 from glassformer.data.digests import DigestSet
 from glassformer.data.shards import dropped, open_shards, tokenize
@@ -79,14 +80,15 @@ def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a child of its own")
 @pytest.mark.parametrize("kind", ["records", "without duplicates", "one text", "bpe"])
 def test_killed_anywhere_the_shards_are_the_same(
-    kind: str, tmp_path: Path, caches: Callable[[str], None]
+    kind: str, tmp_path: Path, caches: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caches("whole")
     tokenizer: Tokenizer = Byte()
     if kind == "bpe":
         tokenizer = train_tokenizer("bpe", DOCUMENTS, 300)
     if kind == "one text":  # goes on in the midst of a document
-        (tmp_path / "a.txt").write_text("".join(f"{i}: a line of a long text\n" for i in range(90_000)))
+        monkeypatch.setattr(sources, "PIECE", 1 << 16)
+        (tmp_path / "a.txt").write_text("".join(f"{i}: a line of a long text\n" for i in range(9000)))
         corpus = open_corpus(str(tmp_path / "a.txt"))
         assert len(list(corpus.texts())) > 2
     else:
@@ -97,7 +99,7 @@ def test_killed_anywhere_the_shards_are_the_same(
     whole = content(tokenize(corpus, tokenizer, after=after))
     assert len(whole) > 4
 
-    moment, kills = 1, 0
+    moment, kills, resumed = 1, 0, 0
     while True:
         caches(f"broken {moment}")
         status = killed_at(moment, corpus, tokenizer, after)
@@ -114,8 +116,9 @@ def test_killed_anywhere_the_shards_are_the_same(
         assert list(folder.parent.iterdir()) == [folder]
         if journals:
             assert progress[0] > 0  # it went on
+            resumed += 1
         moment += 1 + moment // 12
-    assert kills > 8
+    assert kills > 8 and resumed > 4
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a child of its own")
@@ -197,9 +200,10 @@ def test_duplicates_are_dropped_across_sources(tmp_path: Path, caches: Callable[
     assert tokenize(corpus, Byte()) != folders[-1] and dropped(tokenize(corpus, Byte())) == 0
 
 
-@settings(deadline=None)  # it is compiled once
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 50) | st.integers(0, 2**128 - 1), max_size=200), st.integers(1, 50))
 def test_the_table_of_digests_is_a_set(numbers: list[int], at_once: int) -> None:
+    """One by one, and many at once; zeros, which are no document's digest, are never in it."""
     table, known = DigestSet(), {0}
     table.add(bytes(16))
     for n in numbers:
@@ -207,6 +211,14 @@ def test_the_table_of_digests_is_a_set(numbers: list[int], at_once: int) -> None
             assert table.add(n.to_bytes(16, sys.byteorder)) == (n not in known)
             known.add(n)
     assert len(table) == len(known) - 1
+    with tempfile.TemporaryDirectory() as folder:
+        together = DigestSet()
+        for i in range(0, len(numbers), at_once):
+            path = Path(folder, "digests")
+            path.write_bytes(b"".join(n.to_bytes(16, sys.byteorder) for n in numbers[i : i + at_once]))
+            together.load(path)
+    assert len(together) == len(table)
+    assert not any(together.add(n.to_bytes(16, sys.byteorder)) for n in numbers)
 
 
 def test_a_document_costs_few_bytes(tmp_path: Path) -> None:

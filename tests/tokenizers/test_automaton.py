@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import regex
 import tiktoken
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
@@ -102,24 +102,25 @@ def own_patterns(draw: st.DrawFn, depth: int = 2) -> str:
     return choices(depth)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.filter_too_much])
 @given(own_patterns(), st.text("abAB' 1\n", max_size=14))
 def test_the_table_of_any_pattern_cuts_like_the_pattern(pattern: str, text: str) -> None:
     try:
         automaton = compile_pattern(pattern)
     except Unsupported:
-        return
-    spans = [m.span() for m in regex.finditer(pattern, text) if m.start() < m.end()]
-    for start, end in spans:
-        assert match_end(automaton, text, start) == end, (pattern, text, start)
+        reject()
+    plain = regex.compile(pattern)
+    for start in range(len(text)):
+        match = plain.match(text, start)
+        assert match_end(automaton, text, start) == (match.end() if match else start), (pattern, text, start)
 
 
 def test_a_pattern_too_large_for_a_table_is_given_up_soon() -> None:
-    began = time.perf_counter()
+    start = time.process_time()
     for pattern in ("(?:[ab]{1,100}){1,100}c", "(?:a{1,99}b{1,99}){1,9}[ab]{99}c"):
         with pytest.raises(Unsupported):
             compile_pattern(pattern)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(
@@ -191,9 +192,11 @@ def test_parts_are_about_as_large_as_asked() -> None:
 EVERYTHING = "".join(chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000)
 
 
-def characters(ends: np.ndarray) -> set[str]:
-    points = np.arange(0x110000)[contains(ends, np.arange(0x110000))]
-    return {chr(c) for c in points if not 0xD800 <= c < 0xE000}
+def characters(ends: np.ndarray) -> str:
+    """All members of a set, in order."""
+    points = np.flatnonzero(contains(ends, np.arange(0x110000)))
+    points = points[(points < 0xD800) | (points >= 0xE000)]
+    return points.astype("<u4").tobytes().decode("utf-32-le")
 
 
 @pytest.mark.parametrize("name", [name for name in table() if name != "unicode"])
@@ -201,13 +204,13 @@ def test_the_table_of_unicode_is_that_of_tiktoken_and_hugging_face(name: str) ->
     ours = characters(members(name))
     ranks = {bytes([b]): b for b in range(256)}
     peer = tiktoken.Encoding("t", pat_str=rf"\p{{{name}}}", mergeable_ranks=ranks, special_tokens={})
-    assert set(bytes(peer.encode_ordinary(EVERYTHING)).decode()) == ours  # it drops what does not match
+    assert bytes(peer.encode_ordinary(EVERYTHING)).decode() == ours  # it drops what does not match
     split = pre_tokenizers.Split(Regex(rf"\p{{{name}}}"), "removed", invert=True)
-    assert {c for piece, _ in split.pre_tokenize_str(EVERYTHING) for c in piece} == ours
+    assert "".join(piece for piece, _ in split.pre_tokenize_str(EVERYTHING)) == ours
 
 
 def test_sets_are_those_of_regular_expressions() -> None:
     for source in ("a", r"\s", r"[^\r\n]", "(?i:s)", r"[\d_]", r"\S"):
-        assert characters(in_set(source)) == set(regex.findall(source, EVERYTHING))
+        assert characters(in_set(source)) == "".join(regex.findall(source, EVERYTHING))
     letters, others = characters(members("L")), characters(in_set(r"[^\r\p{L}]"))
-    assert not letters & others and letters | others | {"\r"} == set(EVERYTHING)
+    assert sorted([*letters, *others, "\r"]) == list(EVERYTHING)

@@ -54,10 +54,13 @@ def test_byte_and_bpe_are_lossless_for_any_bytes(data: bytes) -> None:
         assert lossless.decode_bytes(lossless.encode(data)) == data
 
 
-@given(known_text)
-def test_char_and_pairs_are_lossless_for_what_they_have_seen(text: str) -> None:
-    char = Char.train([TEXT])
-    assert char.decode(char.encode(text)) == text
+CHAR, PAIRS = Char.train([TEXT]), Pairs.train([TEXT])
+
+
+@given(known_text, st.lists(st.sampled_from(TEXT.split()), max_size=9))
+def test_char_and_pairs_are_lossless_for_what_they_have_seen(text: str, words: list[str]) -> None:
+    assert CHAR.decode(CHAR.encode(text)) == text
+    assert PAIRS.decode(PAIRS.encode(" ".join(words))) == " ".join(words)
 
 
 def test_nul_and_lone_surrogates_survive() -> None:
@@ -169,7 +172,11 @@ def test_what_is_unknown_has_a_defined_outcome() -> None:
     assert pairs.decode(pairs.encode("abΩΩ")) == "ab�"
     for lossy in (char, word, pairs):
         assert all(0 <= i < len(lossy) for i in lossy.encode("\ud800 zzz \0"))
-        assert isinstance(lossy.encode(b"\xff\xfe a"), list)
+    assert [lossy.decode(lossy.encode(b"\xffa a")) for lossy in (char, word, pairs)] == [
+        "�a�a",
+        "<unk> a",
+        "�� �",
+    ]
 
 
 def test_pairs_keep_the_shortlist_whole_and_cut_the_rest() -> None:
@@ -196,7 +203,7 @@ def test_wrong_ids_and_wrong_files_are_refused(tokenizer: Tokenizer, tmp_path: P
     for content in ("", "[]", "{}", "nonsense", '{"model": {"type": "Unigram"}}'):
         path = tmp_path / "bad.json"
         path.write_text(content)
-        with pytest.raises(TokenizerError):
+        with pytest.raises(TokenizerError, match=r"bad\.json is not a tokenizer\.json that can be read"):
             load_tokenizer(path)
 
 
