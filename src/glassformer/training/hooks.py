@@ -1,13 +1,13 @@
 """What the training loop asks of the world around it: to measure, to sample, to show."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from glassformer.training.display import Display
+from glassformer.training.display import Display, Silent
 
 
-class Measured(Protocol):
+class Evaluation(Protocol):
     """What an evaluation gives."""
 
     @property
@@ -22,8 +22,8 @@ class Measured(Protocol):
 
 @dataclass
 class Hooks:
-    """What the loop asks of the world around it."""
+    """What the loop asks of the world around it; of none there is no evaluation, and nothing is shown."""
 
-    evaluate: Callable[[], Measured] | None  # on validation data
-    sample: Callable[[], str | None] | None  # something by the model as it is
-    display: Display
+    evaluate: Callable[[], Evaluation] | None = None  # on validation data
+    sample: Callable[[], str | None] | None = None  # something by the model as it is
+    display: Display = field(default_factory=Silent)

@@ -13,13 +13,14 @@ import math
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
+from glassformer.config.schema import TrainingConfig
 from glassformer.core.errors import GlassformerError, Interrupted
-from glassformer.core.files import write_atomically
+from glassformer.core.files import write_atomically, writing
 from glassformer.objectives.objective import Objective
 from glassformer.training.checkpoint.background import Saver
 from glassformer.training.checkpoint.read import load_checkpoint
@@ -33,35 +34,38 @@ from glassformer.training.parallel.world import ALONE, World, shared_name
 from glassformer.training.signals import StopRequest
 from glassformer.training.step import BrokenStepError, Steps
 
-if TYPE_CHECKING:
-    from glassformer.config.training import TrainingConfig
-
-
 LEAST_GAIN = 1e-4  # of the criterion, below which an evaluation does not count as better for `patience`
 SLOWER = 0.5  # what each rollback leaves of the learning rate
 
 
 class Trainer(Steps):
-    """A model, a task and a run directory, and the steps that lead from one to the other."""
+    """A model, a task and a folder, and the steps that lead from one to the other.
+
+    Any `nn.Module` and any `Objective` will do. The folder gets metrics.jsonl, checkpoints/ and
+    model.safetensors.
+
+        trainer = Trainer(model, objective, TrainingConfig(steps=1000), "runs/mine")
+        trainer.run()
+    """
 
     def __init__(
         self,
         model: nn.Module,
         objective: Objective,
-        config: "TrainingConfig",
-        folder: Path,
-        hooks: Hooks,
+        config: TrainingConfig,
+        folder: Path | str,
+        hooks: Hooks | None = None,
         *,
-        device: torch.device,
-        width: int,
+        device: torch.device | None = None,
+        width: int | None = None,
         world: World = ALONE,
     ):
         super().__init__(model, objective, config, device=device, width=width, world=world)
-        self.folder, self.hooks, self.saver = folder, hooks, Saver()
+        self.folder, self.hooks, self.saver = Path(folder), hooks or Hooks(), Saver()
         self.settings: dict[str, Any] = {}  # of the whole run, to be written down with each checkpoint
         self._saves, self._saved_at = 0, -1
         how = (config.compile == "on", self.precision.name, self.layout.name, world.size)
-        self.environment = environment(device, *how)
+        self.environment = environment(self.device, *how)
 
     def resume(self, checkpoint: Path) -> None:
         """Go on from a checkpoint. Another machine is fine, but then not bit for bit; that is said."""
@@ -89,6 +93,8 @@ class Trainer(Steps):
         """Train to the end, or until a signal or early stopping ends it. Everything is saved either way."""
         config, display = self.config, self.hooks.display
         forward = self.layout.forward(config.compile == "on")
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         log = self._open_log()
         if config.compile == "on" and self.progress.step < config.steps:
             display.note("The model is compiled first, so the first step takes a while.")

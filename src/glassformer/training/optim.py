@@ -8,18 +8,16 @@ muon    momentum whose update is made orthogonal, for the matrices inside the bl
 
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+from glassformer.config.schema import TrainingConfig
 from glassformer.core.errors import UsageError, closest
 from glassformer.models.roles import Role, fused_parts, roles
 from glassformer.training.parallel.layout import full_tensor, local_rows
-
-if TYPE_CHECKING:
-    from glassformer.config.training import TrainingConfig
 
 # Newton-Schulz: p(x) = ax + bx³ + cx⁵ applied to the singular values. These coefficients trade exactness for
 # speed of approach: after a few rounds every singular value lies near one, not at one.
@@ -97,7 +95,7 @@ class Muon(Optimizer):
                     weight.add_(update[rows], alpha=-lr * size)
 
 
-def make_optimizers(model: nn.Module, config: "TrainingConfig") -> list[Optimizer]:
+def make_optimizers(model: nn.Module, config: TrainingConfig) -> list[Optimizer]:
     """The optimizers of a run. Every group remembers its `base_lr`, which the schedule scales each step."""
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     role = roles(model)

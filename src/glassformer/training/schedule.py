@@ -3,10 +3,9 @@
 from bisect import bisect_right
 from itertools import accumulate, pairwise
 from math import cos, pi
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from glassformer.config.training import TrainingConfig
+from glassformer.config.schema import TrainingConfig
+from glassformer.core.errors import UsageError
 
 
 def noam(step: int, width: int, warmup: int) -> float:
@@ -15,12 +14,21 @@ def noam(step: int, width: int, warmup: int) -> float:
     return width**-0.5 * min(n**-0.5, n * warmup**-1.5)
 
 
-def learning_rate_factor(config: "TrainingConfig", step: int, width: int) -> float:
+def check_schedule(config: TrainingConfig, width: int | None) -> None:
+    if config.schedule == "noam" and width is None:
+        raise UsageError(
+            "training.schedule noam follows from the model's width: give width=… to the trainer, or choose "
+            "another schedule"
+        )
+
+
+def learning_rate_factor(config: TrainingConfig, step: int, width: int | None = None) -> float:
     """What the base learning rate is multiplied with at a step (counted from 0).
 
     Under `noam` the factor is the paper's learning rate itself, so the base rate is 1 there.
     """
     if config.schedule == "noam":
+        assert width is not None  # check_schedule
         return noam(step, width, max(config.warmup, 1))
     if step < config.warmup:
         return (step + 1) / config.warmup

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
+from glassformer.config.schema import TrainingConfig
 from glassformer.core.device import Precision
 from glassformer.core.errors import DivergedError, RunError
 from glassformer.data.order import fold_seed
@@ -26,11 +27,8 @@ from glassformer.training.parallel.layout import make_layout
 from glassformer.training.parallel.world import ALONE, World
 from glassformer.training.probe import advice, micro_batch_that_fits
 from glassformer.training.reader import Reader
-from glassformer.training.schedule import BatchSizes, learning_rate_factor
+from glassformer.training.schedule import BatchSizes, check_schedule, learning_rate_factor
 from glassformer.training.update import NotFiniteError, Updates
-
-if TYPE_CHECKING:
-    from glassformer.config.training import TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -63,12 +61,15 @@ class Steps:
         self,
         model: nn.Module,
         objective: Objective,
-        config: "TrainingConfig",
+        config: TrainingConfig,
         *,
-        device: torch.device,
-        width: int,
+        device: torch.device | None = None,
+        width: int | None = None,
         world: World = ALONE,
     ):
+        """`device` is the model's unless told; `width` is for the noam schedule, which follows from it."""
+        check_schedule(config, width)
+        device = device or next(model.parameters()).device
         self.model, self.objective, self.config = model, objective, config
         self.device, self.width, self.world = device, width, world
         self.precision = Precision.choose(config.precision, device)

@@ -16,7 +16,7 @@ def seconds_per_step(
     config: TrainingConfig,
     device: torch.device,
     *,
-    width: int,
+    width: int | None = None,
     repeats: int = 8,
 ) -> float:
     """The mean over `repeats` steps of this process alone, after one that warms up; not compiled.

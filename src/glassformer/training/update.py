@@ -1,18 +1,15 @@
 """From gradients to new weights: check, clip, schedule, optimizers."""
 
 import math
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_
 
+from glassformer.config.schema import TrainingConfig
 from glassformer.core.device import Precision
 from glassformer.training.checkpoint.snapshot import Progress
 from glassformer.training.optim import make_optimizers
 from glassformer.training.parallel.layout import Layout
-
-if TYPE_CHECKING:
-    from glassformer.config.training import TrainingConfig
 
 MOST_SKIPPED = 30  # fp16 overflows in a row that are put down to the scale of the loss
 
@@ -28,7 +25,7 @@ class NotFiniteError(Exception):
 class Updates:
     """The optimizers of a run. A gradient that is no number never reaches a weight."""
 
-    def __init__(self, layout: Layout, config: "TrainingConfig", precision: Precision):
+    def __init__(self, layout: Layout, config: TrainingConfig, precision: Precision):
         self.layout, self.config = layout, config
         self.optimizers = make_optimizers(layout.model, config)
         self.scaler = precision.scaler()
