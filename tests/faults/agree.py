@@ -45,7 +45,7 @@ def watch_samples(folder: Path) -> None:
     def run(self: Trainer) -> Any:
         make, read, step = self.reader.make, self.objective.batch, [0]
 
-        def made(number: int) -> Any:
+        def make_step(number: int) -> Any:
             step[0] = number
             return make(number)
 
@@ -54,7 +54,7 @@ def watch_samples(folder: Path) -> None:
                 file.write("".join(f"{step[0]}:{n} " for n in range(first, first + count)))
             return read(first, count)
 
-        self.reader.make, self.objective.batch = made, batch  # type: ignore[method-assign]
+        self.reader.make, self.objective.batch = make_step, batch  # type: ignore[method-assign]
         return plain(self)
 
     Trainer.run = run  # type: ignore[method-assign]
@@ -88,12 +88,12 @@ def main() -> None:
     text = write_text(folder)
     watch_samples(folder)
     base = {**SMALL, "training.checkpoint_every": 6, "training.keep": 9, "training.eval_every": 12}
-    said: dict[str, Any] = {"samples": {}, "losses": {}, "resumed": {}, "identical": {}, "others": {}}
+    report: dict[str, Any] = {"samples": {}, "losses": {}, "resumed": {}, "identical": {}, "others": {}}
     for name, (size, parallel) in LAYOUTS.items():
         out = folder / name.replace(" ", "-")
         assert train(text, out, {**base, "training.parallel": parallel}, size) == [0] * size, name
-        said["samples"][name] = samples(folder, 12, 8)
-        said["losses"][name] = furthest(losses(out), losses(folder / "one"))
+        report["samples"][name] = samples(folder, 12, 8)
+        report["losses"][name] = furthest(losses(out), losses(folder / "one"))
     for source, size, parallel in (
         ("fsdp", 1, "ddp"),
         ("fsdp", 2, "fsdp"),
@@ -105,23 +105,23 @@ def main() -> None:
     ):
         out = cut_back(folder / source, folder / f"{source}-then-{size}-{parallel}")
         assert train(text, out, {**base, "training.parallel": parallel}, size) == [0] * size, out.name
-        said["resumed"][out.name] = furthest(losses(out), losses(folder / source))
+        report["resumed"][out.name] = furthest(losses(out), losses(folder / source))
         if size == 2 and parallel == source:
-            said["identical"][out.name] = same(out, folder / source)
+            report["identical"][out.name] = same(out, folder / source)
     for name in OTHERS if "all" in sys.argv else ("muon", "lstm"):
         changes = OTHERS[name]
         settings = {**base, **changes}
-        found = {}
+        curves = {}
         sharded = "ddp" if "model.family" in changes else "fsdp"
         for size, parallel in ((1, "ddp"), (2, sharded)):
             out = folder / f"{name}-{size}"
             assert train(text, out, {**settings, "training.parallel": parallel}, size) == [0] * size, out.name
-            found[size] = losses(out)
+            curves[size] = losses(out)
         out = cut_back(folder / f"{name}-2", folder / f"{name}-again")
         assert train(text, out, {**settings, "training.parallel": "ddp"}, 1) == [0], out.name
-        said["others"][name] = furthest(found[1], found[2])
-        said["resumed"][name] = furthest(losses(out), found[2])
-    sys.stdout.write(json.dumps(said) + "\n")
+        report["others"][name] = furthest(curves[1], curves[2])
+        report["resumed"][name] = furthest(losses(out), curves[2])
+    sys.stdout.write(json.dumps(report) + "\n")
 
 
 if __name__ == "__main__":

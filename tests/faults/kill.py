@@ -122,37 +122,44 @@ def main() -> None:
     began = time.perf_counter()
     assert life(lambda _: train(text, folder / "whole", None), lambda *_: None) == 0
     whole, length = result(folder / "whole"), time.perf_counter() - began
-    said = {"killed": 0, "killed in a save": 0, "terminated": 0, "resumed": 0, "finished": 0, "identical": 0}
+    counts = {
+        "killed": 0,
+        "killed in a save": 0,
+        "terminated": 0,
+        "resumed": 0,
+        "finished": 0,
+        "identical": 0,
+    }
     number, took = 0, [0.0]
-    while said["killed"] < kills or said["terminated"] < terms:
+    while counts["killed"] < kills or counts["terminated"] < terms:
         out, code = folder / f"run{number}", -1
         number += 1
         while code != 0:
-            saving = said["killed"] % 2 == 0
-            stop = signal.SIGTERM if said["killed"] >= kills else signal.SIGKILL
-            if said["killed"] >= kills and said["terminated"] >= terms:
+            saving = counts["killed"] % 2 == 0
+            stop = signal.SIGTERM if counts["killed"] >= kills else signal.SIGKILL
+            if counts["killed"] >= kills and counts["terminated"] >= terms:
                 end = lambda *_: None  # noqa: E731
             elif stop == signal.SIGTERM or not saving:
                 end = after(chance.uniform(0.0, 0.7 * length), stop, took if stop == signal.SIGTERM else [])
             else:
                 end = in_a_save(chance.randint(1, 8), chance.uniform(0.0, 0.02))
-            said["resumed"] += out.exists()
+            counts["resumed"] += out.exists()
             code = life(lambda tell, out=out: train(text, out, tell), end)
             if code == -signal.SIGKILL:
-                said["killed"] += 1
-                said["killed in a save"] += saving
+                counts["killed"] += 1
+                counts["killed in a save"] += saving
             elif code in (143, -signal.SIGTERM):
-                said["terminated"] += 1
+                counts["terminated"] += 1
             elif code != 0:
                 raise SystemExit(f"a training ended with {code}")
-        said["finished"] += 1
-        found = result(out)
-        said["identical"] += found.keys() == whole.keys() and all(
-            torch.equal(found[k], whole[k]) for k in whole
+        counts["finished"] += 1
+        tensors = result(out)
+        counts["identical"] += tensors.keys() == whole.keys() and all(
+            torch.equal(tensors[k], whole[k]) for k in whole
         )
-    said["slowest to stop, ms"] = round(1000 * max(took))
-    said["seconds"] = round(time.perf_counter() - began)
-    sys.stdout.write(json.dumps(said) + "\n")
+    counts["slowest to stop, ms"] = round(1000 * max(took))
+    counts["seconds"] = round(time.perf_counter() - began)
+    sys.stdout.write(json.dumps(counts) + "\n")
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def start(size: int, work: Callable[[int], None], said: Path) -> list[int]:
-    """Fork `size` ranks, which have met; what they write to standard error goes to files `said`-<rank>."""
+def start(size: int, work: Callable[[int], None], log: Path) -> list[int]:
+    """Fork `size` ranks, which have met; what they write to standard error goes to files `log`-<rank>."""
     port, children = free_port(), []
     reader, writer = os.pipe()
     join = world._join
@@ -48,7 +48,7 @@ def start(size: int, work: Callable[[int], None], said: Path) -> list[int]:
             try:
                 os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size))
                 os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-                output = os.open(f"{said}-{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+                output = os.open(f"{log}-{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
                 os.dup2(output, 2)
                 torch.set_num_threads(1)
                 os.close(reader)
@@ -89,11 +89,11 @@ def wait(children: list[int], seconds: float = 60.0) -> list[int]:
     return [codes[child] for child in children]
 
 
-def train(text: Path, out: Path, settings: dict[str, Any], size: int, said: Path | None = None) -> list[int]:
+def train(text: Path, out: Path, settings: dict[str, Any], size: int, log: Path | None = None) -> list[int]:
     def work(rank: int) -> None:
         gf.train(text, out=out, settings=settings, resume=True)
 
-    return wait(start(size, work, said or out.with_suffix(".said")), 120)
+    return wait(start(size, work, log or out.with_suffix(".log")), 120)
 
 
 def write_text(folder: Path) -> Path:
@@ -105,7 +105,13 @@ def write_text(folder: Path) -> Path:
 def main() -> None:
     folder, kills = Path(sys.argv[1]), int(sys.argv[2])
     chance, text = random.Random(0), write_text(folder)
-    said: dict[str, Any] = {"killed": 0, "named": 0, "finished": 0, "identical": 0, "slowest to end, s": 0.0}
+    report: dict[str, Any] = {
+        "killed": 0,
+        "named": 0,
+        "finished": 0,
+        "identical": 0,
+        "slowest to end, s": 0.0,
+    }
     began = time.perf_counter()
     for parallel in ("ddp", "fsdp"):
         settings = {**SETTINGS, "training.parallel": parallel, "training.batch": 4, "training.steps": 30}
@@ -121,7 +127,7 @@ def main() -> None:
                 def work(rank: int, out: Path = out, settings: dict[str, Any] = settings) -> None:
                     gf.train(text, out=out, settings=settings, resume=True)
 
-                output = folder / "said"
+                output = folder / "log"
                 children = start(2, work, output)
                 victim = chance.randrange(2)
                 if done < kills // 2:
@@ -131,22 +137,22 @@ def main() -> None:
                 codes = wait(children)
                 if codes[victim] == -signal.SIGKILL:
                     done += 1
-                    said["killed"] += 1
-                    said["slowest to end, s"] = max(said["slowest to end, s"], time.perf_counter() - at)
+                    report["killed"] += 1
+                    report["slowest to end, s"] = max(report["slowest to end, s"], time.perf_counter() - at)
                     other = Path(f"{output}-{1 - victim}").read_text()
                     # The other may have been through already, or not have met the victim yet.
-                    said["named"] += f"rank {victim}" in other.lower() or codes[1 - victim] == 0
+                    report["named"] += f"rank {victim}" in other.lower() or codes[1 - victim] == 0
                     if codes[1 - victim] < 0:
                         raise SystemExit(f"rank {1 - victim} had to be killed; it said: {other}")
                 elif codes != [0, 0]:
                     raise SystemExit(f"ended with {codes}: {Path(f'{output}-0').read_text()}")
-            said["finished"] += 1
-            found = result(out)
-            same = found.keys() == whole.keys() and all(torch.equal(found[k], whole[k]) for k in whole)
-            said["identical"] += same
-    said["slowest to end, s"] = round(said["slowest to end, s"], 1)
-    said["seconds"] = round(time.perf_counter() - began)
-    sys.stdout.write(json.dumps(said) + "\n")
+            report["finished"] += 1
+            tensors = result(out)
+            same = tensors.keys() == whole.keys() and all(torch.equal(tensors[k], whole[k]) for k in whole)
+            report["identical"] += same
+    report["slowest to end, s"] = round(report["slowest to end, s"], 1)
+    report["seconds"] = round(time.perf_counter() - began)
+    sys.stdout.write(json.dumps(report) + "\n")
 
 
 if __name__ == "__main__":

@@ -29,13 +29,13 @@ def test_a_killed_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=3000, env=environment
     )
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    report(f"{said}\n")
-    assert said["killed"] >= KILLS and said["terminated"] >= TERMS
-    assert said["killed in a save"] >= KILLS // 3
-    assert said["identical"] == said["finished"] > 0
+    counts = json.loads(done.stdout)
+    report(f"{counts}\n")
+    assert counts["killed"] >= KILLS and counts["terminated"] >= TERMS
+    assert counts["killed in a save"] >= KILLS // 3
+    assert counts["identical"] == counts["finished"] > 0
     assert (
-        said["slowest to stop, ms"] < 5000
+        counts["slowest to stop, ms"] < 5000
     )  # a step and a save take milliseconds; what is started may be long
 
 
@@ -72,7 +72,7 @@ def test_the_last_word_of_a_rank_is_not_talked_over() -> None:
     thread = threading.Thread(target=watch.beat)
     thread.start()
     time.sleep(0.01)
-    watch.done(failed="the disk is full")
+    watch.finish(failed="the disk is full")
     watch.beat()
     thread.join()
     assert store.said[-1]["failed"] == "the disk is full"

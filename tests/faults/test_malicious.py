@@ -206,12 +206,12 @@ def test_a_folder_to_import_made_to_harm(name: str, tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../../../etc/passwd", "a/b"])
 def test_a_seal_reads_only_its_own_folder(name: str, good: Path, tmp_path: Path) -> None:
-    from glassformer.training.checkpoint.seal import _text, broken
+    from glassformer.training.checkpoint.seal import _text, find_damage
 
     run = shutil.copytree(good, tmp_path / "run")
     (checkpoint,) = (run / "checkpoints").glob("step-*")
     (checkpoint / "seal.json").write_text(_text({name: "0" * 64}))
-    assert "outside" in (broken(checkpoint) or "")
+    assert "outside" in (find_damage(checkpoint) or "")
 
 
 def test_the_payload_would_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

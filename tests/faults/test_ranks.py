@@ -15,7 +15,7 @@ import glassformer as gf
 from glassformer.config.schema import build
 from glassformer.core.errors import RunError, UsageError
 from glassformer.tasks.registry import make_model
-from glassformer.training.checkpoint.seal import broken
+from glassformer.training.checkpoint.seal import find_damage
 from glassformer.training.parallel.layout import check_layout
 from tests.faults.kill import report
 from tests.faults.ranks import SMALL, write_text
@@ -39,20 +39,21 @@ def program(name: str, *arguments: str, timeout: int = 3000, **environment: str)
 
 
 def test_several_processes_read_the_same_samples_and_come_to_the_same(tmp_path: Path) -> None:
-    said = program("agree", str(tmp_path), *(["all"] if LONG else []))
-    assert all(said["samples"].values()), said["samples"]
-    assert all(gap <= 1e-5 for gap in said["losses"].values()), said["losses"]
-    assert all(said["identical"].values()), said["identical"]
+    figures = program("agree", str(tmp_path), *(["all"] if LONG else []))
+    assert all(figures["samples"].values()), figures["samples"]
+    assert all(gap <= 1e-5 for gap in figures["losses"].values()), figures["losses"]
+    assert all(figures["identical"].values()), figures["identical"]
     # Muon rounds to bfloat16 where the processor has it, and then every last bit counts.
     for kind in ("resumed", "others"):
-        assert all(gap <= (2e-3 if name == "muon" else 1e-5) for name, gap in said[kind].items()), said[kind]
+        gaps = figures[kind]
+        assert all(gap <= (2e-3 if name == "muon" else 1e-5) for name, gap in gaps.items()), gaps
 
 
 def test_a_killed_rank_ends_the_other_and_resuming_is_exact(tmp_path: Path) -> None:
-    said = program("ranks", str(tmp_path), str(KILLS))
-    assert said["killed"] >= KILLS and said["named"] == said["killed"]
-    assert said["identical"] == said["finished"] > 0
-    assert said["slowest to end, s"] < 30
+    figures = program("ranks", str(tmp_path), str(KILLS))
+    assert figures["killed"] >= KILLS and figures["named"] == figures["killed"]
+    assert figures["identical"] == figures["finished"] > 0
+    assert figures["slowest to end, s"] < 30
 
 
 def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:
         "    return plain(self, forward)\n"
         "Steps.step = step\n"
         "work = lambda rank: gf.train(text, out=folder / 'run', settings=SMALL)\n"
-        "print(wait(start(2, work, folder / 'said'), 40))\n"
+        "print(wait(start(2, work, folder / 'log'), 40))\n"
     )
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLASSFORMER_STUCK": "8"}
     done = subprocess.run(
@@ -79,8 +80,9 @@ def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:
         env=environment,
     )
     assert done.stdout.strip() == "[1, 1]", (done.stdout, done.stderr[-2000:])
-    said = (tmp_path / "said-0").read_text()
-    assert "rank 1 behind the others" in said and "rank 1 at step 3, update" in said and "--resume" in said
+    output = (tmp_path / "log-0").read_text()
+    for words in ("rank 1 behind the others", "rank 1 at step 3, update", "--resume"):
+        assert words in output
 
 
 def test_every_checkpoint_holds_what_every_process_wrote(tmp_path: Path) -> None:
@@ -97,22 +99,22 @@ def test_every_checkpoint_holds_what_every_process_wrote(tmp_path: Path) -> None
         "settings = {**SMALL, 'training.parallel': 'fsdp', 'training.keep': 99}\n"
         "settings |= {'training.checkpoint_every': 1}\n"
         "work = lambda rank: gf.train(text, out=folder / 'run', settings=settings)\n"
-        "print(wait(start(2, work, folder / 'said'), 60))\n"
+        "print(wait(start(2, work, folder / 'log'), 60))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=100
     )
-    assert done.stdout.strip() == "[0, 0]", (done.stdout, (tmp_path / "said-0").read_text())
-    there = sorted((tmp_path / "run" / "checkpoints").glob("step-*"))
-    assert len(there) == 12
-    for checkpoint in there:
-        assert broken(checkpoint) is None
+    assert done.stdout.strip() == "[0, 0]", (done.stdout, (tmp_path / "log-0").read_text())
+    checkpoints = sorted((tmp_path / "run" / "checkpoints").glob("step-*"))
+    assert len(checkpoints) == 12
+    for checkpoint in checkpoints:
+        assert find_damage(checkpoint) is None
         assert {f"shard-0000{n}-of-00002.safetensors" for n in (1, 2)} <= {
             p.name for p in checkpoint.iterdir()
         }
-    (there[-1] / "shard-00002-of-00002.safetensors").unlink()
+    (checkpoints[-1] / "shard-00002-of-00002.safetensors").unlink()
     with pytest.raises(RunError, match="lacks shards"):
-        make_trainer(tmp_path / "x", configure()).resume(there[-1])
+        make_trainer(tmp_path / "x", configure()).resume(checkpoints[-1])
 
 
 SETTINGS = {**SMALL, "training.processes": 2, "training.steps": 2000, "training.eval_every": 2000}
@@ -123,13 +125,13 @@ def command(text: Path, out: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "glassformer", "train", str(text), "--out", str(out), *settings, *more]
 
 
-def until(there: Path, process: subprocess.Popen[str]) -> None:
+def until(path: Path, process: subprocess.Popen[str]) -> None:
     for _ in range(2400):  # a machine may be busy with other tests
-        if there.exists():
+        if path.exists():
             return
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    raise AssertionError(f"{there} did not come")
+    raise AssertionError(f"{path} did not come")
 
 
 def started(folder: Path) -> tuple[subprocess.Popen[str], list[str]]:
@@ -160,15 +162,15 @@ def listening(pids: set[int]) -> list[str]:
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
 def test_processes_of_our_own_listen_on_loopback_and_stop_together_at_a_signal(tmp_path: Path) -> None:
     process, children = started(tmp_path)
-    found = listening({process.pid, *map(int, children)})
-    assert found and all(address.startswith("0100007F:") for address in found), found
+    addresses = listening({process.pid, *map(int, children)})
+    assert addresses and all(address.startswith("0100007F:") for address in addresses), addresses
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=90)
-    assert process.returncode == 143, said
-    assert said.count("Stopped at step") == 1 and "--resume" in said
+    _, output = process.communicate(timeout=90)
+    assert process.returncode == 143, output
+    assert output.count("Stopped at step") == 1 and "--resume" in output
     assert not any(Path(f"/proc/{child}").exists() for child in children)
     step = json.loads((tmp_path / "run" / "checkpoints" / "latest.json").read_text())["checkpoint"]
-    assert f"Stopped at step {int(step[5:])} " in said
+    assert f"Stopped at step {int(step[5:])} " in output
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
@@ -182,9 +184,9 @@ def test_a_killed_process_is_named_by_its_launcher(tmp_path: Path) -> None:
     }
     began = time.monotonic()
     os.kill(int(ranks["1"]), signal.SIGKILL)
-    _, said = process.communicate(timeout=40)
+    _, output = process.communicate(timeout=40)
     assert time.monotonic() - began < 30
-    assert process.returncode == 1 and "rank 1 of 2 was killed by SIGKILL" in said
+    assert process.returncode == 1 and "rank 1 of 2 was killed by SIGKILL" in output
 
 
 @pytest.mark.skipif(not LONG, reason="by make test-faults")
@@ -197,9 +199,9 @@ def test_torchrun_starts_it_again(tmp_path: Path) -> None:
     until(out / "checkpoints" / "latest.json", process)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(children[-1]), signal.SIGKILL)
-    _, said = process.communicate(timeout=200)
-    assert process.returncode == 0, said
-    assert "Continuing" in said and gf.load(out).result["steps"] == 2000
+    _, output = process.communicate(timeout=200)
+    assert process.returncode == 0, output
+    assert "Continuing" in output and gf.load(out).result["steps"] == 2000
 
 
 def test_what_several_processes_cannot_do_is_said(tmp_path: Path) -> None:

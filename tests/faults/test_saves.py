@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from glassformer.core.errors import DiskError, RunError
-from glassformer.training.checkpoint.seal import broken
+from glassformer.training.checkpoint.seal import find_damage
 from glassformer.training.checkpoint.weights import save_tensors
 from glassformer.training.checkpoint.write import latest_checkpoint
 from tests.training.small import configure, make_trainer, weights
@@ -73,12 +73,12 @@ def next_save(run: Path) -> Any:
 
 
 def how_many(run: Path) -> int:
-    found: list[int] = []
+    numbers: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         trainer = next_save(run)
-        calls_of_a_save(patch, lambda n, _: found.append(n))
+        calls_of_a_save(patch, lambda n, _: numbers.append(n))
         trainer._save()
-    return max(found)
+    return max(numbers)
 
 
 @pytest.mark.parametrize("fault", ["full disk", "killed"])
@@ -117,7 +117,7 @@ def test_a_fault_at_every_place_of_a_save(
             again.step(again.model)
         again._save()  # and saving goes on from there
         assert all(torch.equal(v, expected[4][n]) for n, v in weights(again).items())
-        assert broken(folder / "checkpoints" / "step-00000004") is None
+        assert find_damage(folder / "checkpoints" / "step-00000004") is None
 
 
 def test_every_flipped_bit_is_found_and_the_older_checkpoint_named(run: Path) -> None:
@@ -140,9 +140,10 @@ def test_every_flipped_bit_is_found_and_the_older_checkpoint_named(run: Path) ->
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
         path.write_bytes(changed)
-        said: list[str] = []
-        assert latest_checkpoint(run / "checkpoints", said.append) == old, f"{path.name}, bit {bit}"
-        assert len(said) == 1 and "step-00000004 is damaged" in said[0] and "step-00000002" in said[0]
+        warnings: list[str] = []
+        assert latest_checkpoint(run / "checkpoints", warnings.append) == old, f"{path.name}, bit {bit}"
+        (warning,) = warnings
+        assert "step-00000004 is damaged" in warning and "step-00000002" in warning
         path.write_bytes(data)
     assert latest_checkpoint(run / "checkpoints") == new
 
@@ -174,7 +175,7 @@ def test_the_newest_is_never_pruned(run: Path) -> None:
     trainer.config.keep = 1
     trainer._save()
     (left,) = (run / "checkpoints").glob("step-*")
-    assert left.name == "step-00000004" and broken(left) is None
+    assert left.name == "step-00000004" and find_damage(left) is None
 
 
 def test_tensors_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from glassformer.config.schema import build
 from glassformer.config.training import TrainingConfig
 from glassformer.core.errors import UsageError
-from glassformer.models.build import make_model
 from glassformer.models.roles import fused_parts
+from glassformer.tasks.registry import make_model
 from glassformer.training.optim import make_optimizers, orthogonalise
 from glassformer.training.schedule import BatchSizes, learning_rate_factor, noam
 from tests.conftest import tiny_model
@@ -116,8 +116,8 @@ def test_optimizers_take_parameters_in_the_order_that_checkpoints_know(task: str
     name = {id(p): n for n, p in named}
 
     def groups(optimizer: str) -> list[list[list[str]]]:
-        made = make_optimizers(model, settings(optimizer=optimizer))
-        return [[[name[id(p)] for p in group["params"]] for group in o.param_groups] for o in made]
+        optimizers = make_optimizers(model, settings(optimizer=optimizer))
+        return [[[name[id(p)] for p in group["params"]] for group in o.param_groups] for o in optimizers]
 
     assert groups("muon") == [[inner], [outer, vectors]]
     assert groups("adamw") == [[inner + outer, vectors]]
@@ -158,7 +158,7 @@ def test_growing_batches_count_as_a_loop_would(first: int, growth: dict[int, int
     current = first
     for step in range(50):
         current = growth.get(step, current)
-        assert sizes.at(step) == current
+        assert sizes.size(step) == current
         assert sizes.consumed(step) == consumed
         consumed += current
 

@@ -96,8 +96,8 @@ def test_a_module_of_ones_own_is_trained_saved_and_resumed_to_the_bit(tmp_path: 
 
 
 def test_muon_has_its_matrices_and_adamw_its_table() -> None:
-    made = Trainer(Bands(), BandsObjective(), settings(optimizer="muon"), Path("nowhere"))
-    muon, adamw = made.updates.optimizers
+    own = Trainer(Bands(), BandsObjective(), settings(optimizer="muon"), Path("nowhere"))
+    muon, adamw = own.updates.optimizers
     shapes = [[tuple(p.shape) for g in o.param_groups for p in g["params"]] for o in (muon, adamw)]
     assert shapes == [[(8, 2), (3, 8)], [(4, 8), (8,), (3,)]]
     assert not Path("nowhere").exists()  # a folder is made when there is something to write
@@ -115,5 +115,5 @@ def test_noam_asks_for_a_width(tmp_path: Path) -> None:
     config = settings(optimizer="adam", warmup=4)
     with pytest.raises(UsageError, match=r"noam .* width=… to the trainer"):
         Trainer(Bands(), BandsObjective(), config, tmp_path)
-    made = Trainer(Bands(), BandsObjective(), config, tmp_path, width=8)
-    assert made.step(made.model)["lr"] == pytest.approx(8**-0.5 * 4**-1.5)
+    own = Trainer(Bands(), BandsObjective(), config, tmp_path, width=8)
+    assert own.step(own.model)["lr"] == pytest.approx(8**-0.5 * 4**-1.5)

@@ -97,11 +97,11 @@ def test_a_break_changes_nothing(name: str, data: dict[str, Path], tmp_path: Pat
     settings = {**SMALL, **changes}
     whole = gf.train(data[task], task=task, out=tmp_path / "whole", settings=settings)
     again = broken_off(tmp_path / "whole", tmp_path / "again")
-    found = gf.train(data[task], task=task, out=again, settings=settings, resume=True)
+    resumed = gf.train(data[task], task=task, out=again, settings=settings, resume=True)
     expected, got = everything(tmp_path / "whole"), everything(again)
     assert expected.keys() == got.keys()
     assert all(torch.equal(expected[key], got[key]) for key in expected)
-    assert found.result["valid"] == whole.result["valid"]
+    assert resumed.result["valid"] == whole.result["valid"]
     logs = [(p / "metrics.jsonl").read_text().splitlines() for p in (tmp_path / "whole", again)]
     losses = [[(r["step"], r["loss"]) for r in map(json.loads, lines)] for lines in logs]
     assert losses[0] == losses[1]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glassformer.core.errors import DivergedError
-from glassformer.models.transformer import Decoder
+from glassformer.models.build import Decoder
 from glassformer.training.timing import seconds_per_step
 from tests.training.small import CPU, configure, make_objective
 

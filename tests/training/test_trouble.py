@@ -169,7 +169,7 @@ def test_going_back_to_the_start_forgets_what_the_optimizer_knew(tmp_path: Path,
 def test_a_save_under_way_is_finished_when_training_breaks(tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path, configure(checkpoint_every=4))
     breaks_at(trainer, step=5, while_lr_scale_is=1.0)
-    trainer.saver.give(lambda: time.sleep(0.5))  # the disk is busy
+    trainer.saver.submit(lambda: time.sleep(0.5))  # the disk is busy
     with pytest.raises(DivergedError):
         trainer.run()
     assert (tmp_path / "checkpoints" / "step-00000004" / "seal.json").is_file()
@@ -202,7 +202,7 @@ def test_saving_beside_training_writes_the_step_it_names(tmp_path: Path) -> None
     trainer = make_trainer(tmp_path, configure())
     trainer.step(trainer.model)
     expected, hold = weights(trainer), threading.Event()
-    trainer.saver.give(hold.wait)  # the disk is busy
+    trainer.saver.submit(hold.wait)  # the disk is busy
     trainer._save(wait=False)
     for _ in range(3):
         trainer.step(trainer.model)

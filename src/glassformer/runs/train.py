@@ -33,7 +33,7 @@ from glassformer.training.hooks import Hooks
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import freeze
 from glassformer.training.parallel.launch import launch
-from glassformer.training.parallel.world import World, init_world, shared_name
+from glassformer.training.parallel.world import World, broadcast_path, init_world
 from glassformer.training.plot import plot_losses
 
 
@@ -117,8 +117,8 @@ def _begin(
         write_atomically(folder / "data.json", json.dumps(record, indent=1))
         save_config(config, folder / "config.yaml")  # last: it is what makes the folder a run
         world.publish("begun", "new")
-        shared_name(world, "checkpoint", None)
-        return _fit(folder, config, model, task, display, device, world)
+        broadcast_path(world, "checkpoint", None)
+        return _fit(folder, config, model, job, display, device, world)
 
 
 def _holds_something(folder: Path) -> bool:
@@ -250,7 +250,7 @@ def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
         checkpoint = latest_checkpoint(folder / "checkpoints", lambda t: display.note(f"Warning: {t}."))
         if checkpoint is None and (folder / "metrics.jsonl").is_file():
             display.note(f"Warning: {folder} holds no checkpoint, so training begins at step 1.")
-    checkpoint = shared_name(world, "checkpoint", checkpoint)
+    checkpoint = broadcast_path(world, "checkpoint", checkpoint)
     base = Run(recorded["init"]) if recorded.get("init") and checkpoint is None else None
     device = choose_device(config.training.device, world.local)
     model = _make_model(config, device, base, world)

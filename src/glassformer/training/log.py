@@ -18,8 +18,8 @@ class MetricsLog:
         if path is None:
             return
         if path.is_file():
-            kept = [line for line in read_metrics(path) if line["step"] <= step]
-            write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept))
+            records = [line for line in read_metrics(path) if line["step"] <= step]
+            write_atomically(path, "".join(json.dumps(line) + "\n" for line in records))
         with writing(path):
             self._file = path.open("a", encoding="utf-8")
         self._board = _open_board(path.parent / "tensorboard") if tensorboard else None

@@ -30,7 +30,7 @@ from glassformer.training.checkpoint.write import latest_checkpoint, save_checkp
 from glassformer.training.hooks import Hooks
 from glassformer.training.log import MetricsLog
 from glassformer.training.parallel.watch import FINISHING
-from glassformer.training.parallel.world import ALONE, World, shared_name
+from glassformer.training.parallel.world import ALONE, World, broadcast_path
 from glassformer.training.signals import StopRequest
 from glassformer.training.step import BrokenStepError, Steps
 
@@ -69,25 +69,28 @@ class Trainer(Steps):
 
     def resume(self, checkpoint: Path) -> None:
         """Go on from a checkpoint. Another machine is fine, but then not bit for bit; that is said."""
-        made_in = {"layout": "one", "processes": 1, **self._load(checkpoint)}
-        changed = [
-            f"{key} {made_in.get(key)} → {value}"
+        previous = {"layout": "one", "processes": 1, **self._load(checkpoint)}
+        differences = [
+            f"{key} {previous.get(key)} → {value}"
             for key, value in self.environment.items()
-            if made_in.get(key) != value
+            if previous.get(key) != value
         ]
-        if changed:
+        if differences:
             self.hooks.display.note(
-                "Not bit for bit what an unbroken run would give, since this changed: " + ", ".join(changed)
+                "Not bit for bit what an unbroken run would give, since this changed: "
+                + ", ".join(differences)
             )
 
     def _load(self, checkpoint: Path) -> dict[str, Any]:
         """Take up a checkpoint; gives what it was made in."""
         optimizers, scaler = self.updates.optimizers, self.updates.scaler
-        self.progress, made_in, carried = load_checkpoint(checkpoint, self.model, optimizers)
-        self.objective.load_state_dict({name: tensor.to(self.device) for name, tensor in carried.items()})
+        self.progress, previous, objective_state = load_checkpoint(checkpoint, self.model, optimizers)
+        self.objective.load_state_dict(
+            {name: tensor.to(self.device) for name, tensor in objective_state.items()}
+        )
         if scaler is not None:
             scaler.load_state_dict(self.progress.scaler or self.precision.new_scaler().state_dict())
-        return made_in
+        return previous
 
     def run(self) -> Progress:
         """Train to the end, or until a signal or early stopping ends it. Everything is saved either way."""
@@ -128,7 +131,7 @@ class Trainer(Steps):
             self.reader.close()
             display.stop()
             log.close()
-        self.world.at(FINISHING)
+        self.world.set_phase(FINISHING)
         return self.progress
 
     def _agreed(self, stop: StopRequest) -> int:
@@ -151,7 +154,7 @@ class Trainer(Steps):
         if last or progress.step % max(1, config.steps // 2000) == 0:
             log.write(record)
         if self.hooks.evaluate and (last or progress.step % config.eval_every == 0):
-            self.world.at("evaluation")
+            self.world.set_phase("evaluation")
             self.reader.wait()  # a tokenizer may serve both, and is not asked by two threads at once
             self._evaluate(log)
         # A model in parts can only speak with all processes, and they might come to different words.
@@ -180,21 +183,21 @@ class Trainer(Steps):
 
     def _roll_back(self, error: BrokenStepError, log: MetricsLog) -> MetricsLog:
         """Go back to the last checkpoint and on from there with a lower learning rate; not too many times."""
-        broke, done = self.progress.step + 1, self.progress.rollbacks
-        if done >= self.config.rollbacks:
+        failed_step, rollbacks = self.progress.step + 1, self.progress.rollbacks
+        if rollbacks >= self.config.rollbacks:
             raise error
         self.saver.wait()
         self.world.barrier()
         newest = latest_checkpoint(self.folder / "checkpoints") if self.world.is_main else None
-        newest = shared_name(self.world, f"rollback/{done}", newest)
+        newest = broadcast_path(self.world, f"rollback/{rollbacks}", newest)
         if newest is None:
             raise error
         scale = self.progress.lr_scale * SLOWER
         self._load(newest)
-        self.progress.rollbacks, self.progress.lr_scale = done + 1, scale
+        self.progress.rollbacks, self.progress.lr_scale = rollbacks + 1, scale
         self.hooks.display.note(
-            f"Training broke at step {broke}: back to step {self.progress.step}, with the learning rate "
-            f"times {scale:g} (rollback {done + 1} of {self.config.rollbacks})."
+            f"Training broke at step {failed_step}: back to step {self.progress.step}, with the learning "
+            f"rate times {scale:g} (rollback {rollbacks + 1} of {self.config.rollbacks})."
         )
         log.close()
         return self._open_log()
@@ -231,14 +234,14 @@ class Trainer(Steps):
     def _save_weights(self) -> None:
         weights = self.layout.full_state_dict()
         if self.world.is_main:
-            self.saver.give(lambda: save_tensors(weights, self.folder / "model.safetensors"))
+            self.saver.submit(lambda: save_tensors(weights, self.folder / "model.safetensors"))
 
     def _save(self, wait: bool = True) -> None:
         """A checkpoint of the run as it is now, written while training goes on unless told to wait."""
         self._saves += 1
         self._saved_at = self.progress.step
-        self.world.at("saving")
-        taken = take_snapshot(
+        self.world.set_phase("saving")
+        snapshot = take_snapshot(
             self.model,
             self.updates.optimizers,
             self.progress,
@@ -249,6 +252,6 @@ class Trainer(Steps):
             self.settings,
         )
         folder = self.folder / "checkpoints"
-        self.saver.give(lambda: save_checkpoint(folder, taken, self.config.keep, self.world))
+        self.saver.submit(lambda: save_checkpoint(folder, snapshot, self.config.keep, self.world))
         if wait:
             self.saver.wait()

@@ -77,19 +77,19 @@ class Muon(Optimizer):
                     state["momentum"] = torch.zeros_like(p)
                 state["momentum"].lerp_(p.grad, 1 - momentum)
                 update = full_tensor(p.grad.lerp(state["momentum"], momentum))
-                held, first = local_rows(p)
+                local, first = local_rows(p)
                 start = 0
                 for part in update.split(self.parts.get(p, (p.shape[0],))):
                     end = start + len(part)
-                    low, high = max(start, first), min(end, first + len(held))
+                    low, high = max(start, first), min(end, first + len(local))
                     rows = slice(low - start, max(low, high) - start)  # of this part, those held here
-                    weight = held[low - first : max(low, high) - first]
+                    weight = local[low - first : max(low, high) - first]
                     stacks.setdefault((part.shape[0], part.shape[1]), []).append((weight, part, rows))
                     start = end
-            for (height, columns), found in stacks.items():
-                updates = orthogonalise(torch.stack([part for _, part, _ in found]))
+            for (height, columns), entries in stacks.items():
+                updates = orthogonalise(torch.stack([part for _, part, _ in entries]))
                 size = max(1.0, height / columns) ** 0.5
-                for (weight, _, rows), update in zip(found, updates, strict=True):
+                for (weight, _, rows), update in zip(entries, updates, strict=True):
                     if group["weight_decay"]:
                         weight.mul_(1 - lr * group["weight_decay"])
                     weight.add_(update[rows], alpha=-lr * size)
@@ -107,8 +107,8 @@ def make_optimizers(model: nn.Module, config: TrainingConfig) -> list[Optimizer]
     fused = all(p.device.type in ("cpu", "cuda") for _, p in named)
 
     def adamw(*groups: tuple[list[nn.Parameter], float, float]) -> Optimizer:
-        filled = [{"params": ps, "lr": rate, "weight_decay": wd} for ps, rate, wd in groups if ps]
-        return AdamW(filled, betas=betas, eps=config.eps, fused=fused)
+        param_groups = [{"params": ps, "lr": rate, "weight_decay": wd} for ps, rate, wd in groups if ps]
+        return AdamW(param_groups, betas=betas, eps=config.eps, fused=fused)
 
     optimizers: list[Optimizer]
     match config.optimizer:
@@ -136,11 +136,11 @@ def freeze(model: nn.Module, prefixes: list[str]) -> None:
     """Switch off training for the parameters under the given prefixes."""
     names = [name for name, _ in model.named_parameters()]
     for prefix in prefixes:
-        matched = [p for name, p in model.named_parameters() if name.startswith(prefix)]
-        if not matched:
+        parameters = [p for name, p in model.named_parameters() if name.startswith(prefix)]
+        if not parameters:
             hint = closest(prefix, names)
             raise UsageError(f"training.freeze: no parameter's name starts with '{prefix}'.{hint}")
-        for p in matched:
+        for p in parameters:
             p.requires_grad_(False)
     if not any(p.requires_grad for p in model.parameters()):
         raise UsageError("training.freeze leaves nothing to train")

@@ -45,21 +45,21 @@ class Reader:
 
     def read(self, step: int, ahead: bool = True) -> StepBatches:
         """The batches of a step, on the device; those of the step after it are begun, if `ahead`."""
-        prepared, self._next = self._next, None
-        if prepared is not None and prepared[0] == step:
-            made = prepared[1].result()  # or what went wrong in making them
+        pending, self._next = self._next, None
+        if pending is not None and pending[0] == step:
+            data = pending[1].result()  # or what went wrong in making them
         else:
-            if prepared is not None:
-                prepared[1].exception()  # wait for its end; nobody asked for what it made
-            made = self.make(step)
+            if pending is not None:
+                pending[1].exception()  # wait for its end; nobody asked for what it made
+            data = self.make(step)
         if ahead:
             self._next = step + 1, self._submit(step + 1)
-        batches = [self.to_device(batch) for batch in made.batches]
-        return StepBatches(batches, made.targets, made.tokens)
+        batches = [self.to_device(batch) for batch in data.batches]
+        return StepBatches(batches, data.targets, data.tokens)
 
     def shards(self, step: int) -> list[tuple[int, int]]:
         """First sample and number of samples of each of this process's micro-batches."""
-        first, micro = self.sizes.consumed(step), self.sizes.at(step) // self.accumulate
+        first, micro = self.sizes.consumed(step), self.sizes.size(step) // self.accumulate
         return [self.world.shard(first + i * micro, micro) for i in range(self.accumulate)]
 
     def make(self, step: int) -> StepBatches:

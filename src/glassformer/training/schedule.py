@@ -32,14 +32,14 @@ def learning_rate_factor(config: TrainingConfig, step: int, width: int | None = 
         return noam(step, width, max(config.warmup, 1))
     if step < config.warmup:
         return (step + 1) / config.warmup
-    done = (step - config.warmup) / max(1, config.steps - config.warmup)
+    share = (step - config.warmup) / max(1, config.steps - config.warmup)
     floor = config.lr_floor
     match config.schedule:
         case "cosine":
-            return floor + (1 - floor) * 0.5 * (1 + cos(pi * min(done, 1.0)))
+            return floor + (1 - floor) * 0.5 * (1 + cos(pi * min(share, 1.0)))
         case "wsd":  # warm up, stay, decay in a straight line
             start = 1 - config.decay
-            return 1.0 if done < start else max(floor, 1 - (1 - floor) * (done - start) / config.decay)
+            return 1.0 if share < start else max(floor, 1 - (1 - floor) * (share - start) / config.decay)
         case "constant":
             return 1.0
 
@@ -54,7 +54,7 @@ class BatchSizes:
         spans = [(b - a) * changes[a] for a, b in pairwise(self.starts)]
         self.before = [0, *accumulate(spans)]
 
-    def at(self, step: int) -> int:
+    def size(self, step: int) -> int:
         return self.sizes[bisect_right(self.starts, step) - 1]
 
     def consumed(self, step: int) -> int:

@@ -84,14 +84,14 @@ class Steps:
         """One update. Returns what there is to say about it."""
         config, progress = self.config, self.progress
         began = time.perf_counter()
-        self.world.at("batch")
-        read = self.reader.read(progress.step, ahead=progress.step + 1 != config.steps)
-        batches = read.batches
-        targets, tokens = self.world.all_reduce(read.targets, read.tokens)
+        self.world.set_phase("batch")
+        data = self.reader.read(progress.step, ahead=progress.step + 1 != config.steps)
+        batches = data.batches
+        targets, tokens = self.world.all_reduce(data.targets, data.tokens)
         self.model.train()
         total = torch.zeros((), device=self.device)
         for i, batch in enumerate(batches):
-            self.world.at(f"step {progress.step + 1}, micro-batch {i + 1}")
+            self.world.set_phase(f"step {progress.step + 1}, micro-batch {i + 1}")
             self._seed(i)
             with self.layout.micro(last=i + 1 == len(batches)):
                 with self.precision.context():
@@ -99,7 +99,7 @@ class Steps:
                 total += loss.detach()
                 # Gradients are averaged over the processes, and are to be summed.
                 self.updates.backward(loss * self.world.size if self.world.size > 1 else loss)
-        self.world.at(f"step {progress.step + 1}, update")
+        self.world.set_phase(f"step {progress.step + 1}, update")
         self._own_loss = total.item()
         (nats,) = self.world.all_reduce(self._own_loss)
         factor = learning_rate_factor(config, progress.step, self.width) * progress.lr_scale
@@ -120,7 +120,7 @@ class Steps:
             **bits,
             "lr": config.lr * factor,
             "grad_norm": norm,
-            "batch": self.sizes.at(progress.step - 1),
+            "batch": self.sizes.size(progress.step - 1),
             "tokens": progress.tokens,
             "seconds": progress.seconds,
             "seconds_per_step": seconds,
@@ -132,7 +132,7 @@ class Steps:
         with suppress(torch.OutOfMemoryError):  # what it held is let go before anything is tried
             return self.step(forward)
         self.reader.close()  # its next batches take room too
-        size, first = self.sizes.at(self.progress.step), self.sizes.consumed(self.progress.step)
+        size, first = self.sizes.size(self.progress.step), self.sizes.consumed(self.progress.step)
 
         def work(samples: int) -> None:
             batch = self.reader.to_device(self.objective.batch(first, samples))
@@ -142,8 +142,8 @@ class Steps:
         if self.world.size > 1:  # a trial needs all processes; this one is in trouble alone
             raise RunError(advice(size, self.config.accumulate, None, self.world.size))
         states = sum(len(optimizer.state) for optimizer in self.updates.optimizers)
-        held = 0 if states else sum(8 * p.numel() for p in self.model.parameters())  # two numbers for each
-        micro = micro_batch_that_fits(self.model, size // self.config.accumulate, work, held)
+        reserve = 0 if states else sum(8 * p.numel() for p in self.model.parameters())  # two numbers for each
+        micro = micro_batch_that_fits(self.model, size // self.config.accumulate, work, reserve)
         raise RunError(advice(size, self.config.accumulate, micro))
 
     def _broken(self, batches: list[Batch], loss: float, norm: float) -> BrokenStepError:
@@ -151,7 +151,7 @@ class Steps:
         reason = self._reason(batches, loss, norm)
         self.updates.forget()
         step = self.progress.step
-        samples = self.sizes.consumed(step), self.sizes.at(step)
+        samples = self.sizes.consumed(step), self.sizes.size(step)
         return BrokenStepError(loss, norm, reason, StepRecipe(step + 1, self.config.seed, *samples))
 
     def _reason(self, batches: list[Batch], loss: float, norm: float) -> str:

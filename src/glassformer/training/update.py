@@ -38,15 +38,15 @@ class Updates:
         if self.scaler:
             for optimizer in self.optimizers:
                 self.scaler.unscale_(optimizer)
-        trained = [p for p in self.layout.model.parameters() if p.grad is not None]
-        total = self.layout.norm([p.grad for p in trained if p.grad is not None])
+        parameters = [p for p in self.layout.model.parameters() if p.grad is not None]
+        total = self.layout.norm([p.grad for p in parameters if p.grad is not None])
         norm = total.item()
         if self.scaler and math.isfinite(loss) and not math.isfinite(norm) and self._skip_overflow(progress):
             return norm
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise NotFiniteError(norm)
         if self.config.clip:
-            clip_grads_with_norm_(trained, self.config.clip, total)
+            clip_grads_with_norm_(parameters, self.config.clip, total)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["base_lr"] * factor

@@ -27,7 +27,7 @@ def load_checkpoint(
     try:
         state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
         progress = Progress(**state["progress"])
-        made_in = dict(state["environment"])
+        environment = dict(state["environment"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{checkpoint / 'state.json'} cannot be read: {error!r}") from None
     if state.get("format_version") != FORMAT_VERSION:
@@ -45,10 +45,10 @@ def load_checkpoint(
         parameters = dict(model.named_parameters())
         for name, tensor in load_tensors(checkpoint / "optimizer.safetensors").items():
             _place(checkpoint, parameters, optimizers, name, tensor.shape, tensor.dtype).copy_(tensor)
-    carried: dict[str, Tensor] = {}
+    objective_state: dict[str, Tensor] = {}
     for path in sorted(checkpoint.glob("carried*.safetensors")):
-        carried |= load_tensors(path)
-    return progress, made_in, carried
+        objective_state |= load_tensors(path)
+    return progress, environment, objective_state
 
 
 def _place(
@@ -66,11 +66,11 @@ def _place(
     if p is None or not index.isdecimal() or int(index) >= len(optimizers):
         raise RunError(f"{checkpoint}: optimizer state for an unknown parameter '{name}'")
     if shape == p.shape:
-        held = torch.empty_like(p, dtype=dtype, requires_grad=False)
+        tensor = torch.empty_like(p, dtype=dtype, requires_grad=False)
     else:
-        held = torch.empty(shape, dtype=dtype, device=p.device)
-    optimizers[int(index)].state[p][key] = held
-    return held
+        tensor = torch.empty(shape, dtype=dtype, device=p.device)
+    optimizers[int(index)].state[p][key] = tensor
+    return tensor
 
 
 def _load_rows(checkpoint: Path, model: nn.Module, optimizers: list[Optimizer]) -> None:
@@ -83,17 +83,17 @@ def _load_rows(checkpoint: Path, model: nn.Module, optimizers: list[Optimizer]) 
         raise RunError(f"{checkpoint} lacks shards: there are {', '.join(shards)}.")
     try:
         reader = HuggingFaceStorageReader(str(checkpoint))
-        described = reader.read_metadata().state_dict_metadata
-        stored = {n: d for n, d in described.items() if isinstance(d, TensorStorageMetadata)}
+        metadata = reader.read_metadata().state_dict_metadata
+        stored = {n: d for n, d in metadata.items() if isinstance(d, TensorStorageMetadata)}
         own, parameters = unique_state_dict(model), dict(model.named_parameters())
         missing = sorted(set(own) - set(stored))
         wrong = [n for n, t in own.items() if n in stored and stored[n].size != t.shape]
         if missing or wrong:
             what = f"missing: {missing[0]}" if missing else f"of another shape: {wrong[0]}"
             raise RunError(f"{checkpoint} does not fit the model ({what}).")
-        for name, found in stored.items():
+        for name, entry in stored.items():
             if name not in own and name.partition(".")[0].isdecimal():
-                _place(checkpoint, parameters, optimizers, name, found.size, found.properties.dtype)
+                _place(checkpoint, parameters, optimizers, name, entry.size, entry.properties.dtype)
         tensors = {n: t.detach() for n, t in {**own, **optimizer_state(model, optimizers)}.items()}
         with warnings.catch_warnings():  # that it reads for this process alone, as it is meant to
             warnings.simplefilter("ignore")

@@ -14,7 +14,7 @@ NAME = "seal.json"
 UNSEALED = ("model.safetensors", "optimizer.safetensors", "state.json")  # what old checkpoints are made of
 
 
-def put_seal(folder: Path, known: dict[str, str] | None = None) -> None:
+def write_seal(folder: Path, known: dict[str, str] | None = None) -> None:
     """Seal all files of a folder, and have folder and files on the disk; `known`: digests taken already."""
     names = sorted(path.name for path in folder.iterdir() if path.name != NAME)
     files = {name: (known or {}).get(name) or digest(folder / name) for name in names}
@@ -22,7 +22,7 @@ def put_seal(folder: Path, known: dict[str, str] | None = None) -> None:
     sync_folder(folder)
 
 
-def broken(folder: Path) -> str | None:
+def find_damage(folder: Path) -> str | None:
     """Why a folder is not what was sealed; None if it is."""
     path = folder / NAME
     if not folder.is_dir():

@@ -75,7 +75,7 @@ def take_snapshot(
     optimizers: list[Optimizer],
     progress: Progress,
     environment: dict[str, Any],
-    carried: dict[str, Tensor],
+    objective_state: dict[str, Tensor],
     world: World,
     number: int = 0,
     settings: dict[str, Any] | None = None,
@@ -89,7 +89,7 @@ def take_snapshot(
         files["model.safetensors"] = TensorFile({n: _copy(t) for n, t in weights.items()})
         files["optimizer.safetensors"] = TensorFile({n: _copy(t) for n, t in moments.items()})
     own = "carried.safetensors" if world.size == 1 else f"carried-{world.rank + 1:05d}.safetensors"
-    files[own] = TensorFile({n: _copy(t) for n, t in carried.items()})
+    files[own] = TensorFile({n: _copy(t) for n, t in objective_state.items()})
     state = {
         "format_version": FORMAT_VERSION,
         "progress": asdict(progress),
@@ -112,14 +112,14 @@ def optimizer_state(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, 
 
 def _rows(tensors: dict[str, Tensor], world: World) -> TensorFile:
     """The rows that lie here, and where they belong; what every process has, the leader holds."""
-    held: dict[str, Tensor] = {}
+    local: dict[str, Tensor] = {}
     places: dict[str, dict[str, list[int]]] = {}
     for name, tensor in tensors.items():
         rows, first = local_rows(tensor)
         if (is_sharded(tensor) or world.is_main) and (rows.numel() or not tensor.numel()):
-            held[name] = _copy(rows)
+            local[name] = _copy(rows)
             places[name] = {"saved_offsets": [first, *(0 for _ in rows.shape[1:])][: rows.ndim]}
-    return TensorFile(held, {OFFSETS: json.dumps(places)})
+    return TensorFile(local, {OFFSETS: json.dumps(places)})
 
 
 def _copy(tensor: Tensor) -> Tensor:

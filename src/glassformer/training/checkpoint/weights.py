@@ -60,8 +60,8 @@ def load_matching(model: nn.Module, path: Path) -> list[str]:
     with torch.no_grad():
         for name in common:
             own[name].copy_(tensors[name])
-    filled = {own[n].data_ptr() for n in common}
-    return sorted({n.partition(".")[0] for n, t in own.items() if t.data_ptr() not in filled})
+    copied = {own[n].data_ptr() for n in common}
+    return sorted({n.partition(".")[0] for n, t in own.items() if t.data_ptr() not in copied})
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
@@ -74,8 +74,8 @@ def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str
 
 
 def _as_os_error(error: SafetensorError) -> Exception:
-    found = re.search(r"os error (\d+)|code: (\d+)", str(error))
-    return OSError(int(found[1] or found[2]), str(error)) if found else error
+    match = re.search(r"os error (\d+)|code: (\d+)", str(error))
+    return OSError(int(match[1] or match[2]), str(error)) if match else error
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from glassformer.core.errors import DiskError, RunError
 from glassformer.core.files import digest, sync_folder, write_atomically, writing
-from glassformer.training.checkpoint.seal import broken, put_seal
+from glassformer.training.checkpoint.seal import find_damage, write_seal
 from glassformer.training.checkpoint.snapshot import Snapshot
 from glassformer.training.checkpoint.weights import save_tensors
 from glassformer.training.parallel.world import ALONE, World
@@ -37,25 +37,25 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, keep: int, world: World = 
     Every process writes its files; the leader does the rest when all have.
     """
     final = folder / f"step-{snapshot.step:08d}"
-    mine = f"-{world.token or os.getpid()}"
-    draft = folder / f".draft-{final.name}{mine}"
+    suffix = f"-{world.token or os.getpid()}"
+    draft = folder / f".draft-{final.name}{suffix}"
     with writing(final):
         try:
-            _let_others_know(world, snapshot, lambda: _write_files(draft, snapshot))
+            _publish_digests(world, snapshot, lambda: _write_files(draft, snapshot))
             if not world.is_main:
                 return final
-            for abandoned in folder.glob(".draft-*"):  # by a process that was killed
-                if not abandoned.name.endswith(mine):  # else another process may be at the next one already
-                    shutil.rmtree(abandoned, ignore_errors=True)
-            written = _wait_for_others(world, snapshot)
-            if lost := sorted(name for name in written if not (draft / name).is_file()):
+            for stale in folder.glob(".draft-*"):  # by a process that was killed
+                if not stale.name.endswith(suffix):  # else another process may be at the next one already
+                    shutil.rmtree(stale, ignore_errors=True)
+            digests = _gather_digests(world, snapshot)
+            if absent := sorted(name for name in digests if not (draft / name).is_file()):
                 raise RunError(
-                    f"{draft / lost[0]} was written by another process and is not there: the run directory "
+                    f"{draft / absent[0]} was written by another process and is not there: the run directory "
                     "must be on a disk that all processes see."
                 )
             write_atomically(draft / "state.json", json.dumps(snapshot.state, indent=1))
-            put_seal(draft, written)
-            if broken(final) is not None:  # else this step was saved before, and it is the same
+            write_seal(draft, digests)
+            if find_damage(final) is not None:  # else this step was saved before, and it is the same
                 shutil.rmtree(final, ignore_errors=True)
                 draft.replace(final)
             sync_folder(folder)
@@ -70,12 +70,12 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, keep: int, world: World = 
 def _write_files(draft: Path, snapshot: Snapshot) -> dict[str, str]:
     """This process's files; gives what they hash to where others must know it."""
     draft.mkdir(parents=True, exist_ok=True)
-    for name, held in snapshot.files.items():
-        save_tensors(held.tensors, draft / name, held.metadata)
+    for name, file in snapshot.files.items():
+        save_tensors(file.tensors, draft / name, file.metadata)
     return {name: digest(draft / name) for name in snapshot.files} if snapshot.number is not None else {}
 
 
-def _let_others_know(world: World, snapshot: Snapshot, write: Callable[[], dict[str, str]]) -> None:
+def _publish_digests(world: World, snapshot: Snapshot, write: Callable[[], dict[str, str]]) -> None:
     if world.size == 1:
         write()
         return
@@ -87,34 +87,34 @@ def _let_others_know(world: World, snapshot: Snapshot, write: Callable[[], dict[
         raise
 
 
-def _wait_for_others(world: World, snapshot: Snapshot) -> dict[str, str]:
+def _gather_digests(world: World, snapshot: Snapshot) -> dict[str, str]:
     """What the files of all processes hash to, when they are there."""
     digests: dict[str, str] = {}
     for rank in range(world.size if world.size > 1 else 0):
-        said = json.loads(world.wait_for(f"saved/{snapshot.number}/{rank}"))
-        if "failed" in said:
-            raise DiskError(f"rank {rank}: {said['failed']}")
-        digests |= said["files"]
+        message = json.loads(world.wait_for(f"saved/{snapshot.number}/{rank}"))
+        if "failed" in message:
+            raise DiskError(f"rank {rank}: {message['failed']}")
+        digests |= message["files"]
     return digests
 
 
 def _prune(folder: Path, newest: Path, keep: int) -> None:
     """Drop the oldest beyond `keep`; and later ones, for the run would not be here if they had been whole."""
-    there = sorted(folder.glob("step-*"))
-    place = there.index(newest)
-    for other in there[: max(0, place + 1 - keep)] + there[place + 1 :]:
+    checkpoints = sorted(folder.glob("step-*"))
+    place = checkpoints.index(newest)
+    for other in checkpoints[: max(0, place + 1 - keep)] + checkpoints[place + 1 :]:
         shutil.rmtree(other, ignore_errors=True)
 
 
 def latest_checkpoint(folder: Path, warn: Callable[[str], None] = lambda _: None) -> Path | None:
     """The newest whole one, whether or not the pointer survived; `warn` is told of those passed over."""
-    there = sorted(folder.glob("step-*"), reverse=True)
+    checkpoints = sorted(folder.glob("step-*"), reverse=True)
     reasons: list[str] = []
-    for checkpoint in there:
-        reason = broken(checkpoint)
+    for checkpoint in checkpoints:
+        reason = find_damage(checkpoint)
         if reason is None:
-            for passed in reasons:
-                warn(f"{passed}; going on from {checkpoint.name} instead")
+            for warning in reasons:
+                warn(f"{warning}; going on from {checkpoint.name} instead")
             return checkpoint
         reasons.append(f"{checkpoint} is damaged: {reason}")
     if reasons:

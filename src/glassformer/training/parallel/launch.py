@@ -37,37 +37,37 @@ def launch(arguments: list[str], count: int, quiet: bool = False) -> None:
         "TORCHELASTIC_USE_AGENT_STORE": "True",  # as torchrun says that the store is not rank 0's to keep
         LAUNCHED: "1",
     }
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         children = [
             subprocess.Popen(
                 [sys.executable, "-m", "glassformer", *arguments],
                 env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
                 stdin=None if rank == 0 else subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=said if quiet else None,
+                stderr=output if quiet else None,
             )
             for rank in range(count)
         ]
-        with _passing_signals_on(children) as passed:
+        with _forwarding_signals(children) as signals:
             first = _wait(children)
         del store
-        said.seek(0)
-        words = said.read().decode(errors="replace").strip() if quiet else None
-        _judge(first, children, words, passed[0] if passed else 0)
+        output.seek(0)
+        text = output.read().decode(errors="replace").strip() if quiet else None
+        _raise_failure(first, children, text, signals[0] if signals else None)
 
 
 def _wait(children: list[subprocess.Popen[Any]]) -> int | None:
     """Until all have ended; gives the rank that was the first to end badly."""
-    first, since, asked = None, 0.0, 0
+    first, since, terminated = None, 0.0, False
     while None in [child.poll() for child in children]:
         time.sleep(0.05)
         if first is None:
             first, since = _failed(children), time.monotonic()
-        elif time.monotonic() - since > ENDING + asked * KILLING:
+        elif time.monotonic() - since > ENDING + terminated * KILLING:
             for child in children:
                 if child.poll() is None:
-                    child.kill() if asked else child.terminate()
-            asked = 1
+                    child.kill() if terminated else child.terminate()
+            terminated = True
     return _failed(children) if first is None else first
 
 
@@ -77,28 +77,30 @@ def _failed(children: list[subprocess.Popen[Any]]) -> int | None:
     return min(bad, key=lambda rank: (children[rank].returncode > 0, rank), default=None)
 
 
-def _judge(first: int | None, children: list[subprocess.Popen[Any]], said: str | None, passed: int) -> None:
+def _raise_failure(
+    first: int | None, children: list[subprocess.Popen[Any]], output: str | None, stop: int | None
+) -> None:
     if first is None:
         return
     code = children[first].returncode
-    if passed and code == -passed:
-        raise Interrupted("Stopped before training began; nothing was left half done.", passed)
+    if stop is not None and code == -stop:
+        raise Interrupted("Stopped before training began; nothing was left half done.", stop)
     if code < 0:
         name = signal.Signals(-code).name
         raise RunError(f"rank {first} of {len(children)} was killed by {name}, so all ended. {AGAIN}")
-    if said is None:  # the process has said what there is to say
+    if output is None:  # the process has said what there is to say
         raise SystemExit(code)
-    message = said.rpartition("Error: ")[2] or f"rank {first} ended with code {code}"
+    message = output.rpartition("Error: ")[2] or f"rank {first} ended with code {code}"
     raise RunError(message)
 
 
 @contextmanager
-def _passing_signals_on(children: list[subprocess.Popen[Any]]) -> Iterator[list[int]]:
+def _forwarding_signals(children: list[subprocess.Popen[Any]]) -> Iterator[list[int]]:
     """Gives the signals that came."""
-    passed: list[int] = []
+    signals: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
-        passed.append(number)
+        signals.append(number)
         for child in children:
             if child.poll() is None:
                 child.send_signal(number)
@@ -110,7 +112,7 @@ def _passing_signals_on(children: list[subprocess.Popen[Any]]) -> Iterator[list[
     except ValueError:  # not the main thread: signals are not ours to take
         pass
     try:
-        yield passed
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

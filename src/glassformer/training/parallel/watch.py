@@ -33,9 +33,10 @@ class Watch(threading.Thread):
         self.main = threading.main_thread().ident
         self._place, self._phase, self._since = 0, STARTING, time.monotonic()
         self._count, self._ended, self._writing = 0, threading.Event(), threading.Lock()
-        self._seen: dict[int, tuple[dict[str, Any], float]] = {}  # rank: its last sign, and when it changed
+        # rank: its last sign, and when it changed
+        self._heartbeats: dict[int, tuple[dict[str, Any], float]] = {}
 
-    def at(self, phase: str) -> None:
+    def set_phase(self, phase: str) -> None:
         """Called by the main thread whenever it gets on: processes pass the same phases in the same order."""
         self._place, self._phase, self._since = self._place + 1, phase, time.monotonic()
 
@@ -48,7 +49,7 @@ class Watch(threading.Thread):
             sign = {"n": self._count, "who": who, "place": self._place, "phase": self._phase}
             self.store.set(f"beat/{self.rank}", json.dumps({**sign, "where": self._where(), **more}))
 
-    def done(self, failed: str | None = None) -> None:
+    def finish(self, failed: str | None = None) -> None:
         """Say good-bye: silence from here on means nothing. With a message, the others end as well."""
         self._ended.set()
         try:
@@ -60,25 +61,25 @@ class Watch(threading.Thread):
         try:
             while not self._ended.wait(BEAT):
                 self.beat()
-                self._look()
-                self._judge()
+                self._read_heartbeats()
+                self._check()
         except RuntimeError:
             if not self._ended.is_set():
                 self._end(f"{self.keeper} is gone", quiet=self.keeper != "rank 0" and self.rank != 0)
 
-    def _look(self) -> None:
+    def _read_heartbeats(self) -> None:
         now = time.monotonic()
         for rank in range(self.size):
             key = f"beat/{rank}"
-            if rank == self.rank or (rank not in self._seen and not self.store.check([key])):
+            if rank == self.rank or (rank not in self._heartbeats and not self.store.check([key])):
                 continue  # itself, or one that has not come yet
             sign = json.loads(self.store.get(key))
-            if rank not in self._seen or self._seen[rank][0]["n"] != sign["n"]:
-                self._seen[rank] = sign, now
+            if rank not in self._heartbeats or self._heartbeats[rank][0]["n"] != sign["n"]:
+                self._heartbeats[rank] = sign, now
 
-    def _judge(self) -> None:
+    def _check(self) -> None:
         now = time.monotonic()
-        for rank, (sign, changed) in self._seen.items():
+        for rank, (sign, changed) in self._heartbeats.items():
             if sign.get("ended"):
                 self._end(sign["ended"])
             if sign.get("failed"):
@@ -86,8 +87,8 @@ class Watch(threading.Thread):
             if not sign.get("done") and now - changed > SILENCE:
                 self._end(f"rank {rank} ({sign['who']}) has not been heard of for {now - changed:.0f} s")
         if now - self._since > self.stuck and self._phase not in (STARTING, FINISHING):
-            mine = {"place": self._place, "phase": self._phase, "where": self._where(), "who": "this process"}
-            all_ = {self.rank: mine, **{r: s for r, (s, _) in self._seen.items() if not s.get("done")}}
+            own = {"place": self._place, "phase": self._phase, "where": self._where(), "who": "this process"}
+            all_ = {self.rank: own, **{r: s for r, (s, _) in self._heartbeats.items() if not s.get("done")}}
             last = min(s["place"] for s in all_.values())
             late = sorted(r for r, s in all_.items() if s["place"] == last)
             level = len(late) == len(all_)
@@ -97,7 +98,7 @@ class Watch(threading.Thread):
             names = "all in one place" if level else f"rank {', '.join(map(str, late))} behind the others"
             self._end(f"nothing has moved for {self.stuck:.0f} s, {names}: {report}")
 
-    def meet(self, seconds: float) -> None:
+    def rendezvous(self, seconds: float) -> None:
         """Wait until all have been heard of."""
         began = time.monotonic()
         while missing := [r for r in range(self.size) if not self.store.check([f"beat/{r}"])]:
@@ -105,24 +106,24 @@ class Watch(threading.Thread):
                 raise RuntimeError(f"rank {', '.join(map(str, missing))} did not come")
             time.sleep(0.05)
 
-    def who_is_gone(self) -> str | None:
+    def find_missing(self) -> str | None:
         """After a collective failed: wait until it shows who is missing, but not for long."""
         began = time.monotonic()
         while time.monotonic() - began < SILENCE:
-            for rank, (sign, changed) in list(self._seen.items()):
+            for rank, (sign, changed) in list(self._heartbeats.items()):
                 if not sign.get("done") and time.monotonic() - changed > 4 * BEAT:
                     return f"Rank {rank} ({sign['who']}) is gone."
             time.sleep(0.2)
         return None
 
-    def see_off(self, seconds: float = 10.0) -> None:
+    def wait_for_others(self, seconds: float = 10.0) -> None:
         """Wait for the others to say good-bye: with this process the store goes."""
         began = time.monotonic()
         with suppress(RuntimeError, ValueError):
             while time.monotonic() - began < seconds:
-                self._look()
-                gone = [s.get("done") or time.monotonic() - at > 4 * BEAT for s, at in self._seen.values()]
-                if all(gone):
+                self._read_heartbeats()
+                now = time.monotonic()
+                if all(sign.get("done") or now - at > 4 * BEAT for sign, at in self._heartbeats.values()):
                     return
                 time.sleep(0.05)
 

@@ -79,10 +79,10 @@ class World:
             time.sleep(0.02)
         return self.store.get(key).decode()
 
-    def at(self, phase: str) -> None:
+    def set_phase(self, phase: str) -> None:
         """Where this process stands now, for the others to see should it get stuck."""
         if self.watch is not None:
-            self.watch.at(phase)
+            self.watch.set_phase(phase)
 
 
 ALONE = World()
@@ -98,23 +98,23 @@ def init_world() -> Iterator[World]:
     assert world.watch is not None
     try:
         yield world
-        world.watch.done()
+        world.watch.finish()
     except GlassformerError as error:
-        world.watch.done(failed="" if isinstance(error, Interrupted) else str(error))
+        world.watch.finish(failed="" if isinstance(error, Interrupted) else str(error))
         if not world.is_main and (isinstance(error, Interrupted) or world.watch.leader_failed()):
             raise SystemExit(error.exit_code) from None  # the leader says it
         raise
     except Exception as error:
         if LAUNCHED in os.environ and isinstance(error, RuntimeError) and _lost(error):
             raise SystemExit(1) from None  # its launcher sees who is gone, and says it
-        gone = world.watch.who_is_gone() if isinstance(error, RuntimeError) else None
-        if gone is None:
-            world.watch.done(failed=f"{type(error).__name__}: {error}")
+        missing = world.watch.find_missing() if isinstance(error, RuntimeError) else None
+        if missing is None:
+            world.watch.finish(failed=f"{type(error).__name__}: {error}")
             raise
-        raise RunError(f"{gone} This rank, {world.rank}, ends too. {AGAIN}") from None
+        raise RunError(f"{missing} This rank, {world.rank}, ends too. {AGAIN}") from None
     finally:
         if world.is_main and not store_is_external():
-            world.watch.see_off()
+            world.watch.wait_for_others()
         if dist.is_initialized():
             dist.destroy_process_group()
 
@@ -141,15 +141,15 @@ def _join() -> World:
         for library in ("GLOO", "NCCL"):
             os.environ.setdefault(f"{library}_SOCKET_IFNAME", name)
     try:
-        started = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        attempt = f"glassformer/{started}/{next(JOINED)}"  # nothing of an earlier training is taken for new
+        restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        attempt = f"glassformer/{restarts}/{next(JOINED)}"  # nothing of an earlier training is taken for new
         store = PrefixStore(attempt, _open_store(host, port, rank))
         of_its_own = TCPStore(host, port, is_master=False, timeout=JOINING)  # a connection that never waits
         keeper = "the launcher" if store_is_external() else "rank 0"
         watch = Watch(PrefixStore(attempt, of_its_own), rank, size, keeper)
         watch.beat()
         watch.start()
-        watch.meet(JOINING.total_seconds())
+        watch.rendezvous(JOINING.total_seconds())
         backend = "gloo"
         if torch.cuda.is_available():
             torch.cuda.set_device(local % torch.cuda.device_count())
@@ -182,12 +182,12 @@ def serve_store(host: str = "127.0.0.1", port: int = 0) -> tuple[TCPStore, int]:
     """A store of our own and its port; one for this machine alone listens on nothing but loopback."""
     if host not in LOOPBACK:
         return TCPStore(host, port, is_master=True, timeout=JOINING, wait_for_workers=False), port
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind(("127.0.0.1", port))
-    listening.listen(512)
-    port = listening.getsockname()[1]
-    descriptor = listening.detach()  # the store closes it
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(512)
+    port = listener.getsockname()[1]
+    descriptor = listener.detach()  # the store closes it
     store = TCPStore(
         "127.0.0.1",
         port,
@@ -199,12 +199,12 @@ def serve_store(host: str = "127.0.0.1", port: int = 0) -> tuple[TCPStore, int]:
     return store, port
 
 
-def shared_name(world: World, key: str, path: Path | None) -> Path | None:
+def broadcast_path(world: World, key: str, path: Path | None) -> Path | None:
     """The leader's choice of a path, for all."""
     if world.size == 1:
         return path
     if world.is_main:
         world.publish(key, str(path) if path else "")
         return path
-    heard = world.wait_for(key)
-    return Path(heard) if heard else None
+    name = world.wait_for(key)
+    return Path(name) if name else None
