@@ -8,14 +8,6 @@ from glassformer.cli import console
 
 plan_app = typer.Typer(rich_markup_mode=None)
 
-GPT2 = {"norm": "layer", "position": "learned", "activation": "gelu-tanh", "bias": True, "tied": True}
-SHAPES = {  # layers, heads, width
-    "gpt2": (12, 12, 768),
-    "gpt2-medium": (24, 16, 1024),
-    "gpt2-large": (36, 20, 1280),
-    "gpt2-xl": (48, 25, 1600),
-}
-
 
 @plan_app.command(
     epilog="""Examples:
@@ -32,7 +24,7 @@ SHAPES = {  # layers, heads, width
 def plan(
     recipe: Annotated[
         str | None,
-        typer.Argument(help=f"A recipe, its YAML file, or a shape: {', '.join(SHAPES)}.", show_default=False),
+        typer.Argument(help="A recipe, its YAML file, or a shape: gpt2, gpt2-medium, …", show_default=False),
     ] = None,
     gpu: Annotated[str, typer.Option(help="A kind of GPU, or here: this machine, measured.")] = "h200",
     gpus: Annotated[int | None, typer.Option(min=1, help="How many; 1.", show_default=False)] = None,
@@ -44,41 +36,20 @@ def plan(
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Parameters, operations, memory by part, time and cost of a training, and which layout fits."""
-    from glassformer.config.recipes import load_recipe, load_variants, merge, parse_overrides
-    from glassformer.config.schema import build
-    from glassformer.config.section import Settings
+    from glassformer.config.recipes import parse_overrides
     from glassformer.core.errors import UsageError
-    from glassformer.planning.devices import find
-    from glassformer.planning.plan import make_plan
+    from glassformer.planning.recipe import SHAPES
+    from glassformer.planning.recipe import plan as plan_recipe
     from glassformer.planning.show import show
 
     budget = _number(tokens) if tokens is not None else None
     if budget is not None and not 0 < budget < 1e20:
         raise UsageError(f"--tokens {tokens}: expected a number above 0, such as 10e9 or 10B")
-    known: Settings = {}
-    if recipe in SHAPES:
-        layers, heads, width = SHAPES[recipe]
-        shape = {"layers": layers, "heads": heads, "width": width, "context": 1024, "vocab": 50257}
-        known = {
-            "model": {**GPT2, **shape, "qk_norm": False},
-            "training": {"batch": 512, "optimizer": "adamw", "steps": 20_000},
-        }
-    elif recipe is not None:
-        known = load_recipe(recipe)
-        if variants := load_variants(recipe):
-            raise UsageError(
-                f"recipe {recipe} sets several models side by side ({', '.join(variants)}): plan one of "
-                "them by its own settings, --set model.layers=…"
-            )
-    given = merge(known, parse_overrides(set_ or []))
-    vocab = given.get("model", {}).get("vocab") or given.get("tokenizer", {}).get("vocab", 0)
-    config = build(merge(given, {"model": {"vocab": vocab}}))
-    if config.task not in ("language", "masked"):
-        raise UsageError(f"plan is for language models, not for the task {config.task}")
-    devices = gpus or config.training.processes or 1
-    made = make_plan(config, find(gpu), devices, budget, price)
-    console.put_json(made.as_dict()) if json_ else console.put(show(made))
-    if not given.get("model", {}).get("vocab"):
+    settings = parse_overrides(set_ or [])
+    result = plan_recipe(recipe, settings=settings, gpu=gpu, gpus=gpus, tokens=budget, price=price)
+    console.put_json(result.as_dict()) if json_ else console.put(show(result))
+    if recipe not in SHAPES and not settings.get("model", {}).get("vocab"):
+        vocab = result.config.model.vocab
         console.note(f"(A vocabulary of {vocab}, as tokenizer.vocab says; a text may have fewer entries.)")
 
 

@@ -23,6 +23,15 @@ def merge(*layers: Settings) -> Settings:
     return merged
 
 
+def nested(settings: Settings) -> Settings:
+    """{"model.layers": 4} to {"model": {"layers": 4}}; what is nested already stays."""
+    sections: Settings = {}
+    for key, value in settings.items():
+        section, dot, field = key.partition(".")
+        sections = merge(sections, {section: {field: value}} if dot else {key: value})
+    return sections
+
+
 def parse_overrides(pairs: list[str]) -> Settings:
     """`model.layers=4` and its like, as given to `--set`; values are read as YAML."""
     settings: Settings = {}

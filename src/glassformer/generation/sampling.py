@@ -3,12 +3,14 @@
 Letters: B sequences, V vocabulary.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from glassformer.core.errors import UsageError
+from glassformer.data.order import fold_seed
 
 GREEDY = 1e-5  # a temperature below this is the limit itself: the best token
 
@@ -46,6 +48,21 @@ class Sampler:
             return logits.argmax(-1)
         probabilities = self.probabilities(logits)
         return torch.multinomial(probabilities, 1, generator=self._generator(logits.device)).squeeze(-1)
+
+    def for_rows(self, n: int) -> Callable[[Tensor], Tensor]:
+        """The same for n sequences, each with random numbers of its own: a row does not depend on the others.
+
+        The first row's are those of this sampler's seed.
+        """
+        if n == 1 or self.temperature < GREEDY:
+            return self
+        seeds = [self.seed if i == 0 or self.seed is None else fold_seed(self.seed, i) >> 1 for i in range(n)]
+        rows = [replace(self, seed=seed, _generators={}) for seed in seeds]
+
+        def choose(logits: Tensor) -> Tensor:
+            return torch.cat([row(logits[i : i + 1]) for i, row in enumerate(rows)])
+
+        return choose
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """What is drawn from, (B, V): each row sums to one."""

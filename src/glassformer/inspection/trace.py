@@ -68,9 +68,6 @@ def record_trace(
     return Trace(model, inputs, padding_mask, values, logits, tuple(edits), compiled)
 
 
-see = record_trace  # its name before
-
-
 def gradients(trace: Trace, loss: Loss, sites: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
     """The loss of the logits, and its gradient with respect to what is at each site."""
     zeros = {site: torch.zeros_like(trace[site], requires_grad=True) for site in sites}

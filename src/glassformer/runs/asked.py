@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from glassformer.config.recipes import load_recipe, merge
+from glassformer.config.recipes import load_recipe, merge, nested
 from glassformer.config.schema import coerce
 from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
@@ -25,26 +25,22 @@ def gather_asked(
 
     A run that starts from another one has its tokenizer and its shape; a recipe's own then do not count.
     """
-    nested: Settings = {}
-    for key, value in (settings or {}).items():
-        section, dot, field = key.partition(".")
-        nested = merge(nested, {section: {field: value}} if dot else {key: value})
-    nested = coerce(nested, "settings")
+    own_settings = coerce(nested(settings or {}), "settings")
     tested = load_recipe(recipe) if recipe else {}
     if init:
         kept = {k: v for k, v in tested.get("model", {}).items() if k in ("dropout", "pooling")}
         tested = {**{k: v for k, v in tested.items() if k != "tokenizer"}, "model": kept}
-    own: Settings = nested.get("training", {})
+    own: Settings = own_settings.get("training", {})
     if "optimizer" in own or own.get("schedule") == "noam":  # what was tuned for another does not carry over
         tuned = {"lr", "schedule", "warmup", "beta1", "beta2", "eps"}
         kept = {k: v for k, v in tested.get("training", {}).items() if k not in tuned}
         tested = {**tested, "training": kept}
-    asked = merge(tested, nested)
+    asked = merge(tested, own_settings)
     data = {**asked.get("data", {})}
-    if data.get("mix") == {} and "mix" in nested.get("data", {}):
+    if data.get("mix") == {} and "mix" in own_settings.get("data", {}):
         raise UsageError("data.mix names no source: expected {SOURCE: weight, …}")
     if data.get("mix"):
-        if source is not None or "source" in nested.get("data", {}):
+        if source is not None or "source" in own_settings.get("data", {}):
             raise UsageError("data.mix names the sources: leave SOURCE out, or data.mix")
         data["source"] = MIX
     if source is not None:

@@ -10,13 +10,16 @@ from glassformer.config.schema import flatten
 from glassformer.core.errors import RunError, UsageError
 from glassformer.core.files import write_atomically
 from glassformer.evaluation.comparison import Row, as_dicts, page, plot, table
-from glassformer.runs.run import Run
+from glassformer.runs.run import Run, load
 from glassformer.training.log import read_metrics
 
 
 @dataclass
 class Comparison:
     rows: list[Row]
+
+    def __str__(self) -> str:
+        return show_table(self)
 
     def as_json(self) -> dict[str, Any]:
         return {"runs": as_dicts(self.rows)}
@@ -41,6 +44,14 @@ def runs_under(path: str) -> list[str]:
         return []
     inside = sorted(str(p.parent) for p in folder.glob("*/config.yaml"))
     return inside if inside and not (folder / "config.yaml").is_file() else [path]
+
+
+def compare(*runs: Run | str | Path) -> Comparison:
+    """Runs side by side; of a path, the run there, or all runs of the sweep there."""
+    opened: list[Run] = []
+    for run in runs:
+        opened += [run] if isinstance(run, Run) else [load(path) for path in runs_under(str(run))]
+    return compare_runs(opened)
 
 
 def compare_runs(runs: Sequence[Run]) -> Comparison:

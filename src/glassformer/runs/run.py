@@ -237,7 +237,7 @@ class Run:
             self.tokenizer,
             prompt,
             tokens,
-            sampler or Sampler(),
+            (sampler or Sampler()).for_rows(n),
             n=n,
             stop=stop,
             cached=cached,

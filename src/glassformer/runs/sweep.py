@@ -2,19 +2,19 @@
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from glassformer.config.recipes import merge, parse_overrides
+from glassformer.config.recipes import load_variants, merge, nested, parse_overrides
 from glassformer.config.section import Settings
 from glassformer.core.errors import RunError, UsageError
 from glassformer.runs.asked import default_name, gather_asked
 from glassformer.runs.run import Run, load
 from glassformer.runs.train import train
-from glassformer.training.display import Display
+from glassformer.training.display import Display, Silent
 
 Grid = list[tuple[str, list[Any]]]
 
@@ -36,6 +36,36 @@ def parse_sweep(pairs: Sequence[str]) -> Grid:
             parse_overrides([f"{key}={json.dumps(value)}"])
         grid.append((key.strip(), listed))
     return grid
+
+
+def sweep(
+    source: str | Path | None = None,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    recipe: str | None = None,
+    task: str | None = None,
+    target: str | None = None,
+    out: str | Path | None = None,
+    init: str | None = None,
+    resume: bool = False,
+    settings: Settings | None = None,
+    display: Display | None = None,
+) -> list[Run]:
+    """Train a run for every combination of a grid, such as `{"model.layers": [2, 4]}`, and for every model that
+    the recipe sets side by side."""
+    return sweep_runs(
+        None if source is None else str(source),
+        [(key, list(values)) for key, values in (grid or {}).items()],
+        load_variants(recipe) if recipe else {},
+        out=None if out is None else str(out),
+        settings=nested(settings or {}),
+        display=display or Silent(),
+        recipe=recipe,
+        task=task,
+        target=target,
+        init=init,
+        resume=resume,
+    )
 
 
 def sweep_runs(

@@ -118,7 +118,7 @@ def _begin(
         save_config(config, folder / "config.yaml")  # last: it is what makes the folder a run
         world.publish("begun", "new")
         broadcast_path(world, "checkpoint", None)
-        return _fit(folder, config, model, job, display, device, world)
+        return _fit(folder, config, model, task, display, device, world)
 
 
 def _holds_something(folder: Path) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer.config.schema import TrainingConfig
+from glassformer.config.training import TrainingConfig
 from glassformer.core.errors import GlassformerError, Interrupted
 from glassformer.core.files import write_atomically, writing
 from glassformer.objectives.objective import Objective

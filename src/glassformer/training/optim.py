@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from glassformer.config.schema import TrainingConfig
+from glassformer.config.training import TrainingConfig
 from glassformer.core.errors import UsageError, closest
 from glassformer.models.roles import Role, fused_parts, roles
 from glassformer.training.parallel.layout import full_tensor, local_rows

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from itertools import accumulate, pairwise
 from math import cos, pi
 
-from glassformer.config.schema import TrainingConfig
+from glassformer.config.training import TrainingConfig
 from glassformer.core.errors import UsageError
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer.config.schema import TrainingConfig
+from glassformer.config.training import TrainingConfig
 from glassformer.core.device import Precision
 from glassformer.core.errors import DivergedError, RunError
 from glassformer.data.order import fold_seed

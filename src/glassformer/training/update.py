@@ -5,7 +5,7 @@ import math
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_
 
-from glassformer.config.schema import TrainingConfig
+from glassformer.config.training import TrainingConfig
 from glassformer.core.device import Precision
 from glassformer.training.checkpoint.snapshot import Progress
 from glassformer.training.optim import make_optimizers

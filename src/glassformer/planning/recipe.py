@@ -1,0 +1,56 @@
+"""A plan by name: of a recipe, of a shape that everybody knows, or of settings."""
+
+from glassformer.config.recipes import load_recipe, load_variants, merge, nested
+from glassformer.config.schema import build, coerce
+from glassformer.config.section import Settings
+from glassformer.core.errors import UsageError
+from glassformer.planning.devices import find
+from glassformer.planning.plan import Plan, make_plan
+
+GPT2 = {"norm": "layer", "position": "learned", "activation": "gelu-tanh", "bias": True, "tied": True}
+SHAPES = {  # layers, heads, width
+    "gpt2": (12, 12, 768),
+    "gpt2-medium": (24, 16, 1024),
+    "gpt2-large": (36, 20, 1280),
+    "gpt2-xl": (48, 25, 1600),
+}
+
+
+def plan(
+    recipe: str | None = None,
+    *,
+    settings: Settings | None = None,
+    gpu: str = "h200",
+    gpus: int | None = None,
+    tokens: float | None = None,
+    price: float | None = None,
+) -> Plan:
+    """What a training would need: parameters, operations, memory, time and cost.
+
+    `recipe` is one of ours, a YAML file, or a shape (gpt2 …); `settings` change it. `gpu` is a kind of GPU,
+    or `here`; `tokens` are those to train on, as the steps say if not given; `price` dollars an hour for one.
+    """
+    known = merge(_named(recipe), coerce(nested(settings or {}), "settings"))
+    vocab = known.get("model", {}).get("vocab") or known.get("tokenizer", {}).get("vocab", 0)
+    config = build(merge(known, {"model": {"vocab": vocab}}))
+    if config.task not in ("language", "masked"):
+        raise UsageError(f"plan is for language models, not for the task {config.task}")
+    return make_plan(config, find(gpu), gpus or config.training.processes or 1, tokens, price)
+
+
+def _named(recipe: str | None) -> Settings:
+    if recipe is None:
+        return {}
+    if recipe in SHAPES:
+        layers, heads, width = SHAPES[recipe]
+        shape = {"layers": layers, "heads": heads, "width": width, "context": 1024, "vocab": 50257}
+        return {
+            "model": {**GPT2, **shape, "qk_norm": False},
+            "training": {"batch": 512, "optimizer": "adamw", "steps": 20_000},
+        }
+    if variants := load_variants(recipe):
+        raise UsageError(
+            f"recipe {recipe} sets several models side by side ({', '.join(variants)}): plan one of "
+            "them by its own settings, --set model.layers=…"
+        )
+    return load_recipe(recipe)

@@ -1,0 +1,116 @@
+"""From what was asked to a configuration: pure, validated, with its reasons; measured at most once."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from glassformer.config.data import DataConfig
+from glassformer.config.schema import Config
+from glassformer.core.errors import UsageError
+from glassformer.data.datasets import open_corpus
+from glassformer.runs.asked import gather_asked
+from glassformer.runs.machine import Machine
+from glassformer.runs.resolve import resolve
+from glassformer.tasks.language_model import LanguageTask
+from glassformer.tokenizers.load import train_tokenizer
+
+CPU = torch.device("cpu")
+
+
+def machine(
+    seconds: float = 0.05, device: torch.device = CPU, processes: int = 1
+) -> tuple[Machine, list[Config]]:
+    """One that is as fast as one says, and a list of what it was asked to time."""
+    timed: list[Config] = []
+
+    def measure(config: Config) -> float:
+        timed.append(config)
+        return seconds
+
+    return Machine(device, processes, measure, lambda: 1e11), timed
+
+
+@pytest.fixture
+def task(text_file: Path) -> LanguageTask:
+    corpus = open_corpus(str(text_file))
+    return LanguageTask(corpus, train_tokenizer("char", corpus.texts(), 100), DataConfig())
+
+
+def asked(source: Path, recipe: str | None = None, **settings: Any) -> dict[str, Any]:
+    return gather_asked(source, None, None, recipe, settings)
+
+
+def test_it_changes_nothing_and_says_the_same_twice(task: LanguageTask, text_file: Path) -> None:
+    wishes = asked(text_file, **{"model.layers": 3, "training.seed": 5})
+    before = copy.deepcopy(wishes)
+    results = [resolve(wishes, None, task, machine()[0]) for _ in range(2)]
+    assert wishes == before and results[0] == results[1]
+    config = results[0].config
+    assert config.model.layers == 3 and config.training.seed == 5
+    assert config.model.vocab == len(task.tokenizer)
+    assert config.training.compile == "off" and config.training.precision == "float32"
+    assert [r.partition(":")[0] for r in results[0].reasons] == ["Model", "Training"]
+
+
+def test_a_faster_machine_gets_more_steps(task: LanguageTask, text_file: Path) -> None:
+    slow, fast = (resolve(asked(text_file), None, task, machine(s)[0]).config for s in (2.0, 0.5))
+    assert slow.training.steps == int(4 * 60 * 0.85 / 2.0)
+    assert fast.training.steps > slow.training.steps
+
+
+@pytest.mark.parametrize("compiled", ["auto", "on", "off"])
+def test_at_most_one_model_is_timed(
+    task: LanguageTask, text_file: Path, compiled: str, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("glassformer.training.compile.shutil.which", lambda _: "/usr/bin/c++")
+    here, timed = machine(30.0)
+    config = resolve(asked(text_file, **{"training.compile": compiled}), None, task, here).config
+    assert len(timed) == 1
+    assert config.training.compile == ("on" if compiled != "off" else "off")  # 50 steps of half a minute
+
+
+def test_a_recipe_is_timed_only_where_it_must_be(task: LanguageTask, text_file: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "own.yaml"
+    settings = {"model": {"layers": 1, "width": 16, "heads": 2}, "training": {"steps": 7, "compile": "off"}}
+    recipe.write_text(yaml.safe_dump(settings))
+    here, timed = machine()
+    resolved = resolve(asked(text_file, str(recipe)), str(recipe), task, here)
+    assert not timed and resolved.config.training.steps == 7
+    assert resolved.reasons[0].startswith(f"Recipe {recipe}: transformer, 1 layers, width 16; 7 steps")
+    recipe.write_text(yaml.safe_dump({**settings, "training": {"steps": 0, "compile": "off"}}))
+    here, timed = machine(0.5)
+    config = resolve(asked(text_file, str(recipe)), str(recipe), task, here).config
+    assert len(timed) == 1 and config.training.steps == 120
+
+
+def fails(match: str, call: Callable[[], object]) -> None:
+    with pytest.raises(UsageError, match=match):
+        call()
+
+
+def test_what_cannot_be_is_refused_before_anything_is_made(task: LanguageTask, text_file: Path) -> None:
+    fails(
+        "model.vocab 5: the data has",
+        lambda: resolve(asked(text_file, **{"model.vocab": 5}), None, task, machine()[0]),
+    )
+    three = machine(processes=3)[0]
+    fails(
+        "does not divide among 3",
+        lambda: resolve(asked(text_file, **{"training.batch": 8}), None, task, three),
+    )
+    lstm = asked(text_file, **{"model.family": "lstm", "training.parallel": "fsdp"})
+    fails("fsdp is for model.family transformer", lambda: resolve(lstm, None, task, machine(processes=2)[0]))
+    batch = asked(text_file, **{"model.norm": "batch"})
+    fails("norm batch needs the whole batch", lambda: resolve(batch, None, task, machine(processes=2)[0]))
+
+
+def test_no_weights_are_made_and_no_random_numbers_are_taken(task: LanguageTask, text_file: Path) -> None:
+    torch.manual_seed(0)
+    state = torch.random.get_rng_state()
+    resolve(asked(text_file, **{"model.width": 4096, "model.layers": 64}), None, task, machine()[0])
+    assert torch.equal(torch.random.get_rng_state(), state)
