@@ -217,3 +217,12 @@ def test_impossible_settings_are_refused_in_words(settings_: dict[str, object], 
 
 def test_a_stored_run_that_names_the_decoder_still_opens() -> None:
     assert build({"model": {"family": "decoder"}}).model.family == "transformer"
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_target_may_be_longer_than_its_source(name: str) -> None:
+    model = make("translate", name)
+    source, target = ids(2, 3), ids(2, 9, seed=2)
+    padding_mask = torch.tensor([[True, True, True], [True, True, False]])
+    scores = model(source, target, padding_mask)
+    close(scores[1:], model(source[1:, :2], target[1:]))

@@ -56,5 +56,4 @@ class Mask:
 
 def last_positions(T: int, S: int, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
     """Where queries and keys stand when the queries are the last T of S positions, as they mostly are."""
-    keys = torch.arange(S, device=device)
-    return keys[S - T :], keys
+    return torch.arange(S - T, S, device=device), torch.arange(S, device=device)

@@ -51,8 +51,8 @@ def sweep(
     settings: Settings | None = None,
     display: Display | None = None,
 ) -> list[Run]:
-    """Train a run for every combination of a grid, such as `{"model.layers": [2, 4]}`, and for every model that
-    the recipe sets side by side."""
+    """Train a run for every combination of a grid, such as `{"model.layers": [2, 4]}`, and for every model
+    that the recipe sets side by side."""
     return sweep_runs(
         None if source is None else str(source),
         [(key, list(values)) for key, values in (grid or {}).items()],
