@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.objectives.objective import Batch
+from glassformer.training.loop import Trainer
 from glassformer.training.parallel.world import World
 from glassformer.training.reader import Reader
 from glassformer.training.schedule import BatchSizes
@@ -21,7 +22,16 @@ SIZES = BatchSizes(4, {3: 8, 6: 16})
 
 
 def reader(accumulate: int = 2, world: World | None = None) -> Reader:
-    return Reader(make_objective(configure()), SIZES, accumulate, world or World(), CPU)
+    """One that makes batches ahead however small they are."""
+    ahead = Reader(make_objective(configure()), SIZES, accumulate, world or World(), CPU)
+    ahead.least_seconds = 0.0
+    return ahead
+
+
+def trainer_ahead(folder: Path, **training: Any) -> Trainer:
+    trainer = make_trainer(folder, configure(**training))
+    trainer.reader.least_seconds = 0.0
+    return trainer
 
 
 def threads() -> set[threading.Thread]:
@@ -57,7 +67,7 @@ def test_any_order_of_steps_gives_the_batches_of_each(asked: list[tuple[int, boo
 def test_training_is_the_same_to_the_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
-    ahead = make_trainer(tmp_path / "ahead", configure(**changes))
+    ahead = trainer_ahead(tmp_path / "ahead", **changes)
     ahead.run()
     plain = Reader.read
     monkeypatch.setattr(Reader, "read", lambda self, step, ahead=True: plain(self, step, ahead=False))
@@ -85,8 +95,26 @@ def test_the_next_step_is_made_while_this_one_computes_and_no_later_one() -> Non
     ahead.close()
 
 
+def test_a_small_batch_is_made_on_the_spot_and_a_slow_one_ahead() -> None:
+    ahead = reader(1)
+    ahead.least_seconds = 0.2
+    plain, pause = ahead.objective.batch, [0.0]
+
+    def batch(first: int, count: int) -> Batch:
+        time.sleep(pause[0])
+        return plain(first, count)
+
+    ahead.objective.batch = batch
+    ahead.read(0)
+    assert ahead._thread is None
+    pause[0] = 0.25
+    ahead.read(1)
+    assert ahead._thread is not None
+    ahead.close()
+
+
 def test_a_batch_that_fails_fails_in_its_own_step(tmp_path: Path) -> None:
-    trainer = make_trainer(tmp_path, configure())
+    trainer = trainer_ahead(tmp_path)
     plain = trainer.objective.batch
 
     def batch(first: int, count: int) -> Batch:
@@ -118,7 +146,7 @@ def test_what_fails_and_is_never_asked_for_is_not_heard_of() -> None:
 
 def test_no_thread_stays_behind(tmp_path: Path) -> None:
     before = threads()  # of trainers that other tests have made and somebody still holds
-    make_trainer(tmp_path, configure()).run()
+    trainer_ahead(tmp_path).run()
     assert threads() <= before
     forgotten = reader()
     assert threads() <= before  # none before there is something to make: a process may fork until then

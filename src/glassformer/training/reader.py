@@ -3,10 +3,14 @@
 What a step reads is a function of (seed, step), so making it early changes nothing. A step that was not
 expected (after a rollback, or when a run is resumed) is made when it is asked for, and what was made ahead is
 dropped. At no time are two batches made at once: an objective need not be safe to use from two threads.
+
+Where the CPU itself computes, handing a small batch from thread to thread takes about as long as making it;
+such a one is made on the spot.
 """
 
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -33,6 +37,8 @@ class StepBatches:
 class Reader:
     """Gives the batches of a step. Its thread begins with the first batch that is made ahead."""
 
+    least_seconds = 1e-3  # in which batches are made, from which a thread pays on a CPU; measured
+
     def __init__(
         self, objective: Objective, sizes: BatchSizes, accumulate: int, world: World, device: torch.device
     ):
@@ -41,10 +47,13 @@ class Reader:
         self._next: tuple[int, Future[StepBatches]] | None = None
         self._works: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._seconds = 0.0  # that the last step's batches took
         weakref.finalize(self, self._works.put, None)  # a thread that nobody ended goes with its reader
 
     def read(self, step: int, ahead: bool = True) -> StepBatches:
-        """The batches of a step, on the device; those of the step after it are begun, if `ahead`."""
+        """The batches of a step, on the device; those of the step after it are begun, if `ahead` and if that
+        pays.
+        """
         pending, self._next = self._next, None
         if pending is not None and pending[0] == step:
             data = pending[1].result()  # or what went wrong in making them
@@ -52,7 +61,7 @@ class Reader:
             if pending is not None:
                 pending[1].exception()  # wait for its end; nobody asked for what it made
             data = self.make(step)
-        if ahead:
+        if ahead and (self.device.type != "cpu" or self._seconds >= self.least_seconds):
             self._next = step + 1, self._submit(step + 1)
         batches = [self.to_device(batch) for batch in data.batches]
         return StepBatches(batches, data.targets, data.tokens)
@@ -64,11 +73,13 @@ class Reader:
 
     def make(self, step: int) -> StepBatches:
         """The same in the memory of the CPU, page-locked where a GPU is to fetch it."""
+        began = time.perf_counter()
         batches = [self.objective.batch(*shard) for shard in self.shards(step)]
         targets = sum(self.objective.targets(batch) for batch in batches)
         tokens = sum(self.objective.tokens(batch) for batch in batches)
         if self.device.type == "cuda":
             batches = [{n: t.contiguous().pin_memory() for n, t in batch.items()} for batch in batches]
+        self._seconds = time.perf_counter() - began
         return StepBatches(batches, targets, tokens)
 
     def to_device(self, batch: Batch) -> Batch:
