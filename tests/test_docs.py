@@ -7,13 +7,11 @@ import os
 import re
 import shlex
 import subprocess
-import sys
-import tempfile
-import traceback
 from pathlib import Path
 
 import pytest
-import torch  # noqa: F401 - once, for all that is forked
+
+from tests.forked import run_forked
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -24,39 +22,6 @@ SHORT += "--set model.heads=2 --set training.eval_every=4"
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
-
-
-def run_forked(arguments: list[str], cwd: Path, environment: dict[str, str]) -> tuple[int, str, str]:
-    """The command line in a process of its own, but one that has torch imported: (code, output, errors)."""
-    from glassformer.cli.main import main
-
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        child = os.fork()
-        if child == 0:
-            code = 70
-            try:
-                for number, stream in enumerate((Path(os.devnull).open("rb"), output, errors)):
-                    os.dup2(stream.fileno(), number)
-                sys.stdout, sys.stderr = (os.fdopen(os.dup(n), "w", encoding="utf-8") for n in (1, 2))
-                os.chdir(cwd)
-                os.environ.update(environment)
-                sys.argv = ["glassformer", *arguments]
-                main()
-                code = 0
-            except SystemExit as end:
-                code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
-        _, status = os.waitpid(child, 0)
-        texts: list[str] = []
-        for stream in (output, errors):
-            stream.seek(0)
-            texts.append(stream.read().decode(errors="replace"))
-        return os.waitstatus_to_exitcode(status), texts[0], texts[1]
 
 
 EXECUTED = ["README.md", "docs/data.md", "docs/looking-inside.md", "docs/tokenizer.md", "docs/training.md"]
@@ -88,9 +53,9 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
         arguments = shlex.split(command.replace("training.seed=0,1,2", "training.seed=0"))[1:]
         if arguments[0] == "train":
             arguments += SHORT.split()
-        code, output, errors = run_forked(arguments, tmp_path, environment)
-        assert code == 0, f"{command}\n{errors}"
-        assert output, command  # a translation by an untrained model may be an empty line
+        done = run_forked(*arguments, cwd=tmp_path, env=environment)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        assert done.stdout, command  # a translation by an untrained model may be an empty line
 
 
 @pytest.mark.parametrize("page", EXECUTED)

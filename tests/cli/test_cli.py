@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -10,17 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import run_forked
+
 GLASSFORMER = [sys.executable, "-m", "glassformer"]
 FAST = [
     *("--set", "model.layers=1", "--set", "model.width=16", "--set", "model.heads=2"),
     *("--set", "model.context=16", "--set", "training.batch=4"),
 ]
-
-
-def call(*arguments: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*GLASSFORMER, *arguments], capture_output=True, text=True, check=False, timeout=300, **kwargs
-    )  # type: ignore[call-overload]
 
 
 def test_help_is_instant_and_loads_nothing_heavy() -> None:
@@ -32,21 +29,22 @@ def test_help_is_instant_and_loads_nothing_heavy() -> None:
         "heavy = [m for m in ('torch', 'pydantic', 'numpy', 'matplotlib') if m in sys.modules]\n"
         "print('heavy:', heavy)"
     )
-    times = []
-    for _ in range(5):
-        began = time.perf_counter()
+    times: list[float] = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        times.append(time.perf_counter() - began)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert "heavy: []" in done.stdout
     assert "train" in done.stdout
-    assert min(times) < 0.3, times
+    assert min(times) < 0.5, times  # of computing, which a busy machine does not stretch
 
 
 @pytest.mark.parametrize(
     "command", ["train", "eval", "generate", "look", "tokenizer train", "tokenizer show"]
 )
 def test_every_command_explains_itself_with_examples(command: str) -> None:
-    done = call(*command.split(), "--help")
+    done = run_forked(*command.split(), "--help")
     assert done.returncode == 0
     assert "Example" in done.stdout and "glassformer " + command.split()[0] in done.stdout
 
@@ -74,7 +72,7 @@ def test_importing_the_package_loads_nothing() -> None:
         (["train", "text.txt", "--set", "training.precision=fp16"], 2, "needs a GPU"),
         (["train", "text.txt", "--out", "text.txt"], 1, "text.txt is a file"),
         (["generate", "nowhere", "--seed", "99999999999999999999"], 2, "less than 2^63"),
-        (["train", "text.txt", "--task", "telepathy"], 2, "task: Input should be"),
+        (["train", "text.txt", "--task", "telepathy"], 2, "there is no task 'telepathy'"),
         (["train", "--recipe", "shakespear"], 2, "Did you mean 'shakespeare-"),
         (
             ["train", "--recipe", "bad.yaml"],
@@ -105,7 +103,7 @@ def test_mistakes_get_one_clear_message(
     (tmp_path / "text.txt").write_text("some text to train on\n" * 100)
     (tmp_path / "bad.yaml").write_text("settings: {model: {widht: 3}}")
     before = sorted(tmp_path.rglob("*"))
-    done = call(*arguments, cwd=tmp_path)
+    done = run_forked(*arguments, cwd=tmp_path)
     assert words in done.stderr, done.stderr
     assert done.returncode == exit_code
     assert "Traceback" not in done.stderr
@@ -128,19 +126,19 @@ def test_ctrl_c_saves_and_resuming_ends_where_an_unbroken_run_does(tmp_path: Pat
     assert process.returncode == 130, errors
     assert "Stopped at step" in errors and "--resume" in errors and "Traceback" not in errors
 
-    refused = call(*common, "--out", "broken", cwd=tmp_path)
+    refused = run_forked(*common, "--out", "broken", cwd=tmp_path)
     assert refused.returncode == 1 and "exists already" in refused.stderr
-    other = call(*common, "--out", "broken", "--resume", "--set", "training.lr=0.5", cwd=tmp_path)
+    other = run_forked(*common, "--out", "broken", "--resume", "--set", "training.lr=0.5", cwd=tmp_path)
     assert other.returncode == 2 and "training.lr: 0.003 → 0.5" in other.stderr
-    resumed = call(*common, "--out", "broken", "--resume", "--json", cwd=tmp_path)
+    resumed = run_forked(*common, "--out", "broken", "--resume", "--json", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
-    whole = call(*common, "--out", "whole", "--json", cwd=tmp_path)
+    whole = run_forked(*common, "--out", "whole", "--json", cwd=tmp_path)
     assert whole.returncode == 0, whole.stderr
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("broken", "whole")]
     assert weights[0] == weights[1]
     steps_logged = [json.loads(line)["step"] for line in metrics.read_text().splitlines()]
     assert [s for s in steps_logged if s == 57] == [57]  # no line twice
-    again = call(*common, "--out", "broken", "--resume", "--json", cwd=tmp_path)  # nothing left to do
+    again = run_forked(*common, "--out", "broken", "--resume", "--json", cwd=tmp_path)  # nothing left to do
     assert json.loads(again.stdout)["valid"] == json.loads(whole.stdout)["valid"]
 
 
@@ -168,16 +166,16 @@ def test_output_that_cannot_be_written_is_no_traceback() -> None:
 
 
 def test_tokenizer_commands(tmp_path: Path, text_file: Path) -> None:
-    made = call("tokenizer", "train", str(text_file), "--vocab", "270", "--out", "t.json", cwd=tmp_path)
+    made = run_forked("tokenizer", "train", str(text_file), "--vocab", "270", "--out", "t.json", cwd=tmp_path)
     assert made.returncode == 0 and "270 entries" in made.stdout
     text = "item 3 follows, and ünknown\ttext"
-    encoded = call("tokenizer", "encode", "t.json", text, cwd=tmp_path).stdout.strip()
-    assert call("tokenizer", "decode", "t.json", encoded, cwd=tmp_path).stdout == text + "\n"
-    ids = json.loads(call("tokenizer", "encode", "t.json", text, "--json", cwd=tmp_path).stdout)["ids"]
+    encoded = run_forked("tokenizer", "encode", "t.json", text, cwd=tmp_path).stdout.strip()
+    assert run_forked("tokenizer", "decode", "t.json", encoded, cwd=tmp_path).stdout == text + "\n"
+    ids = json.loads(run_forked("tokenizer", "encode", "t.json", text, "--json", cwd=tmp_path).stdout)["ids"]
     assert ids == [int(i) for i in encoded.split()]
-    wrong = call("tokenizer", "decode", "t.json", "12 x", cwd=tmp_path)
+    wrong = run_forked("tokenizer", "decode", "t.json", "12 x", cwd=tmp_path)
     assert wrong.returncode == 2 and "'x' is no id" in wrong.stderr
-    shown = call(
+    shown = run_forked(
         "tokenizer", "show", "item 3 unseen", "--source", str(text_file), "--vocab", "512", cwd=tmp_path
     )
     lines = {line.split()[0]: line.split(maxsplit=2) for line in shown.stdout.splitlines()[2:]}
@@ -188,12 +186,12 @@ def test_tokenizer_commands(tmp_path: Path, text_file: Path) -> None:
 
 
 def test_the_version_is_told() -> None:
-    found = call("--version")
+    found = run_forked("--version")
     assert found.returncode == 0 and found.stdout.startswith("glassformer 0.")
 
 
 def test_too_little_memory_is_said_in_words(tmp_path: Path, text_file: Path) -> None:
     huge = ["--set", "model.width=4000000", "--set", "model.heads=2", "--set", "training.steps=1"]
-    done = call("train", str(text_file), "--out", str(tmp_path / "r"), *huge)
+    done = run_forked("train", str(text_file), "--out", str(tmp_path / "r"), *huge)
     assert done.returncode == 1 and "not enough memory" in done.stderr, done.stderr[-500:]
     assert "Traceback" not in done.stderr

@@ -62,7 +62,7 @@ def replace(stream: Tensor, update: Tensor) -> Tensor:
     return update
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sublayer:
     """One layer of a block, with its norm: stream in, stream out.
 
