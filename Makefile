@@ -85,6 +85,7 @@ depth: .venv/.installed  ## how deep a stack can be trained, with which norms; h
 
 docs: .venv/.installed  ## the pages of docs/ that are made from the code
 	$(BIN)/python docs/make_settings.py
+	$(BIN)/python docs/make_layout.py
 
 clean:  ## remove the virtual environment and the caches (runs stay)
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis

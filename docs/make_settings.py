@@ -8,7 +8,7 @@ INTRO = """# Settings
 
 Every setting of `glassformer train`, for `--set key=value`, for a recipe's YAML, and for
 `gf.train(settings={"key": value})`. Without a recipe, sizes and lengths that are not set are chosen from the
-text and the machine; the defaults below are those of a recipe. Made from `src/glassformer/config.py` by
+text and the machine; the defaults below are those of a recipe. Made from `src/glassformer/config/` by
 `make docs`.
 """
 

@@ -1,4 +1,4 @@
-"""The command line in a process of its own, but one that has torch imported already: seconds saved each time."""
+"""The command line in a process of its own, but one that has torch imported: seconds saved each time."""
 
 import os
 import sys

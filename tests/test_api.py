@@ -45,7 +45,7 @@ def test_the_three_transformers_from_a_config() -> None:
 def test_what_cannot_be_built_is_said() -> None:
     with pytest.raises(gf.GlassformerError, match="no task 'banana'"):
         gf.make_model("banana", gf.ModelConfig(vocab=5))
-    with pytest.raises(gf.GlassformerError, match="model.vocab is 0"):
+    with pytest.raises(gf.GlassformerError, match=r"model\.vocab is 0"):
         gf.Decoder(gf.ModelConfig())
 
 

@@ -1,53 +1,64 @@
 """The promises of the layout: data goes one way, nothing is executed from a file, nothing is ready-made."""
 
-import ast
+import importlib.util
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import glassformer
 
 PACKAGE = Path(glassformer.__file__).parent
-# One total order: a folder imports itself and those before it. There is no exception.
-ORDER = (
-    *("core", "config", "tokenizers", "data", "models", "objectives", "training", "evaluation", "generation"),
-    *("inspection", "interop", "planning", "tasks", "runs", "tools", "serving", "cli"),
-)
+DOCS = Path(__file__).parents[1] / "docs"
 ROOT_MODULES = {"__init__.py", "__main__.py"}
 NOT_CODE = {"recipes"}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
-def imports(path: Path) -> list[str]:
-    """The modules of ours that a file names, wherever in it, also for type checking alone."""
-    names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: imports are written out"
-            names += [
-                f"{node.module}.{a.name}" if node.module == "glassformer" else str(node.module)
-                for a in node.names
-            ]
-        elif isinstance(node, ast.Import):
-            names += [a.name for a in node.names]
-    return sorted({n for n in names if n.startswith("glassformer.")})
+def docs_script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+LAYOUT = docs_script("make_layout")
 
 
 def test_the_root_holds_folders_and_every_folder_has_its_place() -> None:
     assert {p.name for p in PACKAGE.glob("*.py")} == ROOT_MODULES
     folders = {p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name != "__pycache__"}
-    assert folders - NOT_CODE <= set(ORDER)
+    assert folders - NOT_CODE <= set(LAYOUT.ORDER)
     assert not list((PACKAGE / "recipes").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_each_folder_imports_only_what_stands_before_it(path: Path) -> None:
     folder = path.relative_to(PACKAGE).parts[0]
-    place = len(ORDER) if folder in ROOT_MODULES else ORDER.index(folder)  # the root knows them all
-    for name in imports(path):
+    place = len(LAYOUT.ORDER) if folder in ROOT_MODULES else LAYOUT.ORDER.index(folder)  # the root knows all
+    for name in LAYOUT.imports(path):
         target = name.split(".")[1]
-        assert target in ORDER, f"{path.relative_to(PACKAGE)} imports {name}"
-        assert ORDER.index(target) <= place, f"{path.relative_to(PACKAGE)} imports {name}"
+        told = f"{path.relative_to(PACKAGE)} imports {name}\n\n{LAYOUT.figure()}"
+        assert target in LAYOUT.ORDER and LAYOUT.ORDER.index(target) <= place, told
+
+
+def test_the_picture_in_the_readme_is_current() -> None:
+    assert (DOCS.parent / "README.md").read_text(encoding="utf-8") == LAYOUT.readme(), "run `make docs`"
+
+
+def test_the_picture_shows_what_stands_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LAYOUT, "arrows", lambda: {"core": {"cli"}, "cli": {"core"}})
+    assert "imports cli, which stands behind it!" in LAYOUT.figure().splitlines()[0]
+    assert LAYOUT.figure().splitlines()[1].split() == ["cli", "●", "└", "cli"]
+
+
+def test_no_type_is_imported_for_checking_alone_but_to_start_fast() -> None:
+    """What hides a real dependency from the running program is none of it."""
+    hidden = [p for p in MODULES if "if TYPE_CHECKING" in p.read_text(encoding="utf-8")]
+    allowed = {"__init__.py", "cli", "tokenizers"}  # names, commands and compiled loops load when first used
+    assert {p.relative_to(PACKAGE).parts[0] for p in hidden} <= allowed
 
 
 @pytest.mark.parametrize(

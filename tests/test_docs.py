@@ -1,7 +1,6 @@
 """The docs are code: README's commands and examples run, its links lead somewhere, its tables are current."""
 
 import gzip
-import importlib.util
 import json
 import os
 import re
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import run_forked
+from tests.test_architecture import docs_script
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -84,11 +84,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_table_of_settings_is_current() -> None:
-    spec = importlib.util.spec_from_file_location("make_settings", ROOT / "docs" / "make_settings.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == module.page(), "run `make docs`"
+    page = docs_script("make_settings").page()
+    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == page, "run `make docs`"
 
 
 def test_recipes_are_complete_and_state_what_they_reach() -> None:
