@@ -27,31 +27,31 @@ SMALL = {"layers": 4, "heads": 4, "width": 256, "context": 512, "vocab": 4096}
 
 def milliseconds(work: Callable[[], Any], device: torch.device, times: int = 30) -> float:
     """The median of so many calls, after a few that do not count."""
-    found: list[float] = []
+    times_ms: list[float] = []
     for i in range(times + 5):
         if device.type == "cuda":
             torch.cuda.synchronize()
-        began = time.perf_counter()
+        start = time.perf_counter()
         work()
         if device.type == "cuda":
             torch.cuda.synchronize()
         if i >= 5:
-            found.append(1e3 * (time.perf_counter() - began))
-    return sorted(found)[times // 2]
+            times_ms.append(1e3 * (time.perf_counter() - start))
+    return sorted(times_ms)[times // 2]
 
 
 @torch.no_grad()
 def costs(model: Decoder, ids: torch.Tensor) -> dict[str, float]:
     device = ids.device
     model(ids)
-    kept: dict[str, torch.Tensor] = {}
+    values: dict[str, torch.Tensor] = {}
 
     def record_all() -> None:
-        kept.update(record_trace(model, ids).values)
+        values.update(record_trace(model, ids).values)
 
     plain = peak_memory(lambda: model(ids), device)
     everything = peak_memory(record_all, device)
-    stored = sum(x.numel() * x.element_size() for x in {x.data_ptr(): x for x in kept.values()}.values())
+    stored = sum(x.numel() * x.element_size() for x in {x.data_ptr(): x for x in values.values()}.values())
     forward = milliseconds(lambda: model(ids), device)
     one = milliseconds(lambda: model(ids, tap=Record(f"{model.config.layers // 2}.z")), device)
     return {
@@ -80,12 +80,12 @@ def compiled(model: Decoder, ids: torch.Tensor) -> dict[str, Any]:
 
 
 def sums(model: Decoder, ids: torch.Tensor) -> dict[str, float]:
-    seen = record_trace(model, ids)
-    _, passed = backward(seen, next_token_loss(ids))
+    trace = record_trace(model, ids)
+    _, layers = backward(trace, next_token_loss(ids))
     return {
-        "parts → stream": decompose(seen, positions=[0, 1, -1], final=True).error,
-        "parts → logit": attribute(seen, 5)[2],
-        "identity + through → gradient": max(p.error for p in passed),
+        "parts → stream": decompose(trace, positions=[0, 1, -1], final=True).error,
+        "parts → logit": attribute(trace, 5)[2],
+        "identity + through → gradient": max(p.error for p in layers),
     }
 
 
@@ -96,10 +96,10 @@ def main() -> None:
     sizes = LARGE if device.type == "cuda" else SMALL
     model = Decoder(ModelConfig.model_validate({**sizes, **GPT2, "init": "gpt2"})).to(device).eval()
     ids = torch.randint(sizes["vocab"], (1, sizes["context"]), device=device)
-    found: dict[str, Any] = {"sums": sums(model, ids[:, :256]), "float32": costs(model, ids)}
+    results: dict[str, Any] = {"sums": sums(model, ids[:, :256]), "float32": costs(model, ids)}
     model = model.to(torch.bfloat16)
-    found |= {"bfloat16": costs(model, ids), "compiled, bfloat16": compiled(model, ids)}
-    sys.stdout.write(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    results |= {"bfloat16": costs(model, ids), "compiled, bfloat16": compiled(model, ids)}
+    sys.stdout.write(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ def test_one_beam_is_greedy(name: str) -> None:
         steps = list(generate(model, prompt, 8, lambda logits: logits.argmax(-1)))
         greedy = [int(t) for t in torch.cat(steps)]
         for end in (None, greedy[4]):
-            wanted = greedy if end is None else greedy[: greedy.index(end)]
-            (found,) = search(model, prompt, beams=1, tokens=8, end=end, length_penalty=0.7)[0]
-            assert found.ids == wanted and found.ended == (end is not None)
+            expected = greedy if end is None else greedy[: greedy.index(end)]
+            (hypothesis,) = search(model, prompt, beams=1, tokens=8, end=end, length_penalty=0.7)[0]
+            assert hypothesis.ids == expected and hypothesis.ended == (end is not None)
 
 
 @pytest.mark.parametrize("name", ["transformer", "lstm", "window"])
@@ -46,9 +46,9 @@ def test_enough_beams_find_the_best_of_all_sequences(name: str, length_penalty: 
             total = sum(float(logp[i, t]) for i, t in enumerate(full))
             best.append((total / ((5 + len(full)) / 6) ** length_penalty, list(body)))
     best.sort(key=lambda item: -item[0])
-    found = search(model, prompt, beams=64, tokens=longest, end=end, length_penalty=length_penalty)[0]
-    assert found[0].ids == best[0][1]
-    np.testing.assert_allclose([h.score for h in found[:5]], [s for s, _ in best[:5]], rtol=1e-4)
+    hypotheses = search(model, prompt, beams=64, tokens=longest, end=end, length_penalty=length_penalty)[0]
+    assert hypotheses[0].ids == best[0][1]
+    np.testing.assert_allclose([h.score for h in hypotheses[:5]], [s for s, _ in best[:5]], rtol=1e-4)
 
 
 def test_more_beams_never_find_a_worse_sequence_here() -> None:
@@ -62,7 +62,7 @@ def test_translations_do_not_depend_on_their_company(name: str) -> None:
     model = make("translate", name)
     sources = [np.array([3, 4, 5]), np.array([6]), np.array([7, 8, 9, 10, 11])]
     together = translate_ids(model, sources, 0, beams=3)
-    for source, found in zip(sources, together, strict=True):
+    for source, hypotheses in zip(sources, together, strict=True):
         alone = translate_ids(model, [source], 0, beams=3)[0]
-        assert [h.ids for h in alone] == [h.ids for h in found]
-        assert [h.score for h in alone] == pytest.approx([h.score for h in found], rel=1e-4)
+        assert [h.ids for h in alone] == [h.ids for h in hypotheses]
+        assert [h.score for h in alone] == pytest.approx([h.score for h in hypotheses], rel=1e-4)

@@ -35,17 +35,17 @@ def test_cached_generation_equals_the_plain_way(variant: dict[str, object], prom
     prompt = torch.randint(23, (2, prompt_length))
     results = []
     for cached in (True, False):
-        logits_seen: list[torch.Tensor] = []
+        step_logits: list[torch.Tensor] = []
         sampler = Sampler(seed=5)
 
         def choose(
-            logits: torch.Tensor, sampler: Sampler = sampler, seen: list = logits_seen
+            logits: torch.Tensor, sampler: Sampler = sampler, rows: list = step_logits
         ) -> torch.Tensor:
-            seen.append(logits)
+            rows.append(logits)
             return sampler(logits)
 
         tokens = torch.stack(list(generate(model, prompt, 40, choose, cached=cached)))
-        results.append((tokens, torch.stack(logits_seen)))
+        results.append((tokens, torch.stack(step_logits)))
     assert torch.equal(results[0][0], results[1][0])
     torch.testing.assert_close(results[0][1], results[1][1], rtol=1e-4, atol=1e-5)
 
@@ -73,30 +73,30 @@ logits_strategy = st.lists(st.floats(-5, 5), min_size=2, max_size=12)
 @given(logits_strategy, st.integers(1, 12))
 def test_top_k_keeps_the_k_best(values: list[float], k: int) -> None:
     logits = torch.tensor([values])
-    kept = Sampler(top_k=k).probabilities(logits)[0]
+    probabilities = Sampler(top_k=k).probabilities(logits)[0]
     threshold = sorted(values, reverse=True)[min(k, len(values)) - 1]
-    for value, p in zip(logits[0].tolist(), kept.tolist(), strict=True):
+    for value, p in zip(logits[0].tolist(), probabilities.tolist(), strict=True):
         assert (p > 0) == (value >= torch.tensor(threshold).item())
-    assert kept.sum().item() == pytest.approx(1, abs=1e-5)
+    assert probabilities.sum().item() == pytest.approx(1, abs=1e-5)
 
 
 @given(logits_strategy, st.floats(0.05, 1.0))
 def test_top_p_keeps_the_smallest_set_that_reaches_p(values: list[float], p: float) -> None:
     logits = torch.tensor([values])
     full = logits.softmax(-1)[0]
-    kept = Sampler(top_p=p).probabilities(logits)[0] > 0
-    mass = full[kept].sum().item()
+    support = Sampler(top_p=p).probabilities(logits)[0] > 0
+    mass = full[support].sum().item()
     assert mass >= p - 1e-5
-    assert mass - full[kept].min().item() < p + 1e-5  # one fewer would not reach it
-    if (~kept).any():
-        assert full[kept].min() >= full[~kept].max()
+    assert mass - full[support].min().item() < p + 1e-5  # one fewer would not reach it
+    if (~support).any():
+        assert full[support].min() >= full[~support].max()
 
 
 @given(logits_strategy, st.floats(0.05, 1.0))
 def test_min_p_keeps_what_is_likely_enough(values: list[float], p: float) -> None:
     full = torch.tensor([values]).softmax(-1)[0]
-    kept = Sampler(min_p=p).probabilities(torch.tensor([values]))[0]
-    for share, result in zip(full.tolist(), kept.tolist(), strict=True):
+    probabilities = Sampler(min_p=p).probabilities(torch.tensor([values]))[0]
+    for share, result in zip(full.tolist(), probabilities.tolist(), strict=True):
         if abs(share - p * full.max().item()) > 1e-6:
             assert (result > 0) == (share > p * full.max().item())
 
@@ -119,7 +119,7 @@ def test_impossible_sampling_is_refused(options: dict[str, float]) -> None:
         Sampler(**options)  # type: ignore[arg-type]
 
 
-def fed(
+def stream_parts(
     tokenizer: Byte | BPE | Word, text: str, stop: list[str], end: bool = False
 ) -> tuple[list[str], bool]:
     stream = TextStream(tokenizer, tokenizer.eot_id, stop)
@@ -132,16 +132,16 @@ def fed(
 
 @given(st.text(max_size=30))
 def test_streams_show_whole_characters_that_join_to_the_text(text: str) -> None:
-    parts, _ = fed(Byte(), text, [])
+    parts, _ = stream_parts(Byte(), text, [])
     assert "".join(parts) == text
     assert all("�" not in part for part in parts) or "�" in text
-    assert "".join(fed(Byte(), text, [], end=True)[0]) == text
+    assert "".join(stream_parts(Byte(), text, [], end=True)[0]) == text
 
 
 @settings(max_examples=200)
 @given(st.text("abc\n", max_size=20), st.lists(st.text("abc\n", min_size=1, max_size=4), max_size=3))
 def test_a_stop_string_ends_the_text_and_is_never_shown(text: str, stop: list[str]) -> None:
-    parts, _ = fed(Byte(), text, stop)
+    parts, _ = stream_parts(Byte(), text, stop)
     ends = [text.find(s) + len(s) for s in stop if s in text]
     if not ends:
         assert "".join(parts) == text
@@ -153,7 +153,7 @@ def test_a_stop_string_ends_the_text_and_is_never_shown(text: str, stop: list[st
 
 def test_words_are_joined_by_blanks() -> None:
     word = Word.train(["one two three"])
-    assert "".join(fed(word, "one two three", [])[0]) == "one two three"
+    assert "".join(stream_parts(word, "one two three", [])[0]) == "one two three"
 
 
 def test_no_step_of_a_generation_lets_cudnn_plan_for_its_length() -> None:

@@ -16,22 +16,24 @@ from tests.models.families import FAMILIES, close, ids, make
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_can_be_read_edited_and_differentiated(family: str) -> None:
     model, tokens = make("language", family), ids(2, 9)
-    seen = record_trace(model, tokens)
-    close(seen.logits, model(tokens))
+    trace = record_trace(model, tokens)
+    close(trace.logits, model(tokens))
     site = (
         "1.resid"
-        if "1.resid" in seen.values
-        else next(s for s in seen.values if s not in ("embed", "logits"))
+        if "1.resid" in trace.values
+        else next(s for s in trace.values if s not in ("embed", "logits"))
     )
     edited = record_trace(model, tokens, sites=(site,), edits=[zero(site)])
-    assert not edited[site].any() and not torch.allclose(edited.logits, seen.logits)
-    same = record_trace(model, tokens, edits=[put(site, seen[site])])
-    assert torch.equal(same.logits, seen.logits)
-    _, found = gradients(seen, next_token_loss(tokens), [site])
-    step = 1e-3 * torch.randn_like(found[site])
-    moved = [record_trace(model, tokens, edits=[Edit(site, s * step, adds=True)]).logits for s in (1, -1)]
-    losses = [next_token_loss(tokens)(logits.double()) for logits in moved]
-    slope = float((found[site] * step).sum())
+    assert not edited[site].any() and not torch.allclose(edited.logits, trace.logits)
+    same = record_trace(model, tokens, edits=[put(site, trace[site])])
+    assert torch.equal(same.logits, trace.logits)
+    _, slopes = gradients(trace, next_token_loss(tokens), [site])
+    step = 1e-3 * torch.randn_like(slopes[site])
+    logits_by_sign = [
+        record_trace(model, tokens, edits=[Edit(site, s * step, adds=True)]).logits for s in (1, -1)
+    ]
+    losses = [next_token_loss(tokens)(logits.double()) for logits in logits_by_sign]
+    slope = float((slopes[site] * step).sum())
     assert float(losses[0] - losses[1]) / 2 == pytest.approx(slope, rel=0.05, abs=2e-6)
 
 
@@ -39,14 +41,14 @@ def test_edits_choose_heads_and_positions() -> None:
     model, tokens = make("language", "transformer"), ids(2, 9)
     plain = record_trace(model, tokens)
     z = record_trace(model, tokens, edits=[zero("0.z", heads=1, positions=[2, -1])])["0.z"]
-    changed = torch.zeros_like(z, dtype=torch.bool)
-    changed[:, 1, [2, 8]] = True
-    assert torch.equal(z, plain["0.z"].masked_fill(changed, 0.0))
+    mask = torch.zeros_like(z, dtype=torch.bool)
+    mask[:, 1, [2, 8]] = True
+    assert torch.equal(z, plain["0.z"].masked_fill(mask, 0.0))
     vector = torch.randn(16)
     resid = record_trace(model, tokens, edits=[steer("0.resid", vector, 2.0, positions=3)])["0.resid"]
-    wanted = plain["0.resid"].clone()
-    wanted[:, 3] += 2 * vector
-    torch.testing.assert_close(resid, wanted)
+    expected = plain["0.resid"].clone()
+    expected[:, 3] += 2 * vector
+    torch.testing.assert_close(resid, expected)
 
 
 def test_a_wrong_site_is_named() -> None:
@@ -61,13 +63,13 @@ def test_a_wrong_site_is_named() -> None:
 
 def test_heads_and_positions_that_are_not_there_are_named() -> None:
     model, tokens = make("language", "transformer"), ids(1, 5)
-    for edit, says in (
+    for edit, message in (
         (zero("0.z", heads=[0, 9]), "no head 9 at 0.z: expected 0 to 1"),
         (zero("0.z", positions=5), "no position 5"),
         (put("0.resid", torch.zeros(1, 4, 16)), "take just the positions that are meant"),
         (steer("0.resid", torch.zeros(15)), "does not fit"),
     ):
-        with pytest.raises(UsageError, match=says):
+        with pytest.raises(UsageError, match=message):
             record_trace(model, tokens, edits=[edit])
     last, other = (record_trace(model, tokens, edits=[zero("0.z", heads=h)]) for h in (-1, 1))
     assert torch.equal(last.logits, other.logits)
@@ -104,26 +106,26 @@ def test_a_compiled_model_reads_edits_and_differentiates_without_compiling_again
                 close(fast[site], plain[site])
             close(fast.logits, plain.logits)
     assert counter.frame_count == 1
-    seen = record_trace(model, tokens, compiled=compiled)
-    found = gradients(seen, next_token_loss(tokens), ["embed", "1.q"])[1]
-    seen.compiled = None
-    for site, gradient in gradients(seen, next_token_loss(tokens), ["embed", "1.q"])[1].items():
-        close(found[site], gradient)
+    trace = record_trace(model, tokens, compiled=compiled)
+    slopes = gradients(trace, next_token_loss(tokens), ["embed", "1.q"])[1]
+    trace.compiled = None
+    for site, gradient in gradients(trace, next_token_loss(tokens), ["embed", "1.q"])[1].items():
+        close(slopes[site], gradient)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_half_precision_is_recorded_as_it_is(dtype: torch.dtype) -> None:
     model = make("language", "transformer").to(dtype)
-    seen = record_trace(model, ids(1, 9), edits=[steer("0.resid", torch.ones(16), 0.5)])
-    assert {v.dtype for v in seen.values.values()} == {dtype}
+    trace = record_trace(model, ids(1, 9), edits=[steer("0.resid", torch.ones(16), 0.5)])
+    assert {v.dtype for v in trace.values.values()} == {dtype}
 
 
 def test_only_what_is_asked_for_is_kept() -> None:
     model, tokens = make("language", "transformer"), ids(1, 9)
-    seen = record_trace(model, tokens, sites=("v",))
-    assert sorted(seen.values) == ["0.v", "1.v"]
-    kept = sum(v.untyped_storage().nbytes() for v in seen.values.values())
-    assert kept == sum(v.numel() * v.element_size() for v in seen.values.values())
+    trace = record_trace(model, tokens, sites=("v",))
+    assert sorted(trace.values) == ["0.v", "1.v"]
+    stored_bytes = sum(v.untyped_storage().nbytes() for v in trace.values.values())
+    assert stored_bytes == sum(v.numel() * v.element_size() for v in trace.values.values())
 
 
 @pytest.mark.parametrize("family", ["transformer", "transformer-learned-tied", "lstm"])
@@ -184,12 +186,12 @@ def test_a_position_stays_where_it_is_when_the_text_outgrows_the_context() -> No
 
 def test_edits_of_a_generation_are_checked() -> None:
     model = make("language", "transformer")
-    for edit, says in (
+    for edit, message in (
         (zero("9.z"), "no site"),
         (zero("0.z", heads=5), "no head 5"),
         (zero("0.z", positions=-1), "start"),
     ):
-        with pytest.raises(UsageError, match=says):
+        with pytest.raises(UsageError, match=message):
             check_edits(model, [edit])
     check_edits(model, [zero("0.z", positions=500)])
 

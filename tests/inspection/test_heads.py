@@ -34,22 +34,22 @@ def test_a_head_that_looks_so_far_back_is_called_by_its_name(kind: str, distance
 
 
 def test_repeated_sequences_are_what_they_say() -> None:
-    found = heads.repeated(23, 20, avoid=[22])
-    assert found.shape == (16, 19) and bool((found[:, 0] == 22).all())
-    assert torch.equal(found[:, 1:10], found[:, 10:]) and not (found[:, 1:] == 22).any()
-    assert all(len(set(row[1:10].tolist())) == 9 for row in found)
+    sequences = heads.repeated_sequences(23, 20, avoid=[22])
+    assert sequences.shape == (16, 19) and bool((sequences[:, 0] == 22).all())
+    assert torch.equal(sequences[:, 1:10], sequences[:, 10:]) and not (sequences[:, 1:] == 22).any()
+    assert all(len(set(row[1:10].tolist())) == 9 for row in sequences)
     with pytest.raises(UsageError, match="room"):
-        heads.repeated(23, 4)
+        heads.repeated_sequences(23, 4)
 
 
 def test_each_kind_of_ablation_changes_that_head_alone() -> None:
     model = make("language", "transformer")
-    seen = record_trace(model, ids(3, 9))
+    trace = record_trace(model, ids(3, 9))
     for kind in ("zero", "mean", "resample"):
-        z = record_trace(model, ids(3, 9), edits=[heads.ablation(seen, 0, 1, kind)])["0.z"]
-        assert torch.equal(z[:, 0], seen["0.z"][:, 0]) and not torch.allclose(z[:, 1], seen["0.z"][:, 1])
+        z = record_trace(model, ids(3, 9), edits=[heads.ablation(trace, 0, 1, kind)])["0.z"]
+        assert torch.equal(z[:, 0], trace["0.z"][:, 0]) and not torch.allclose(z[:, 1], trace["0.z"][:, 1])
     with pytest.raises(UsageError, match="no ablation"):
-        heads.ablation(seen, 0, 1, "twice")
+        heads.ablation(trace, 0, 1, "twice")
 
 
 @pytest.mark.long
@@ -58,27 +58,29 @@ def test_the_recipe_grows_an_induction_head_that_the_report_finds(tmp_path: Path
     run = gf.train(
         recipe="induction", out=tmp_path / "run", settings={"training.steps": 250, "training.decay": 0.2}
     )
-    found = run.look("Xq3fTzXq3f").report()
-    called = {(h["layer"], h["kind"]) for h in found["heads"]}
-    assert (0, "previous") in called
-    top = max(found["heads"], key=lambda h: h["scores"]["induction"])
+    report = run.look("Xq3fTzXq3f").report()
+    kinds = {(h["layer"], h["kind"]) for h in report["heads"]}
+    assert (0, "previous") in kinds
+    top = max(report["heads"], key=lambda h: h["scores"]["induction"])
     assert top["layer"] == 1 and top["scores"]["induction"] > 0.25
-    copying = found["copying"]
+    copying = report["copying"]
     assert copying["saved"] > 0.5
     assert (copying["without"]["layer"], copying["without"]["head"]) == (top["layer"], top["head"])
     assert copying["without"]["saved"] < 0.5 * copying["saved"]
     tokenizer = run.tokenizer
-    sequences = heads.repeated(len(tokenizer), 65, avoid=[tokenizer.eot_id or 0])
-    left = {(i, h): c.saved for i, h, c in heads.ablate_each(run.model, sequences)}
-    others = [saved for (i, h), saved in left.items() if i == 1 and h != top["head"]]
-    assert left[1, top["head"]] < min(others)  # no other head of its layer matters as much
+    sequences = heads.repeated_sequences(len(tokenizer), 65, avoid=[tokenizer.eot_id or 0])
+    savings = {(i, h): c.saved for i, h, c in heads.ablate_each(run.model, sequences)}
+    others = [saved for (i, h), saved in savings.items() if i == 1 and h != top["head"]]
+    assert savings[1, top["head"]] < min(others)  # no other head of its layer matters as much
 
 
 def test_the_list_of_sentences_is_well_marked() -> None:
-    listed = sentences()
-    assert set(listed) == {"pronoun", "verb"} and all(len(found) >= 20 for found in listed.values())
-    for found in listed.values():
-        for sentence in found:
+    by_relation = sentences()
+    assert set(by_relation) == {"pronoun", "verb"} and all(
+        len(examples) >= 20 for examples in by_relation.values()
+    )
+    for examples in by_relation.values():
+        for sentence in examples:
             (a, b), (c, d) = sentence.target, sentence.source
             assert a < b <= c < d <= len(sentence.text) and not set(sentence.text) & set("[]{}")
     one = parse("The [queen] said {she} left.")
@@ -102,15 +104,15 @@ def test_a_relation_is_the_weight_on_the_word_meant() -> None:
 
 
 def test_the_scale_keeps_scores_and_gradients_alive() -> None:
-    found = {(s.width, s.scaled): s for s in scale_effect()}
+    effects = {(s.width, s.scaled): s for s in scale_effect()}
     for width in (16, 64, 256, 1024):
-        plain, scaled = found[width, False], found[width, True]
+        plain, scaled = effects[width, False], effects[width, True]
         assert plain.variance == pytest.approx(width, rel=0.15) and scaled.variance == pytest.approx(
             1, rel=0.15
         )
         assert plain.largest > scaled.largest and plain.entropy < scaled.entropy
-    assert found[1024, False].gradient < 0.1 * found[1024, True].gradient
-    assert found[1024, True].gradient == pytest.approx(found[16, True].gradient, rel=0.2)
+    assert effects[1024, False].gradient < 0.1 * effects[1024, True].gradient
+    assert effects[1024, True].gradient == pytest.approx(effects[16, True].gradient, rel=0.2)
 
 
 def test_without_positions_and_mask_the_input_is_a_set() -> None:
@@ -131,9 +133,11 @@ def test_exponents_are_found_in_costs_that_have_them() -> None:
         for part, (t, c, m) in EXPECTED.items()
         for T, C in sizes
     ]
-    for found in fit(points):
-        assert found.time == pytest.approx(found.expected_time)
-        assert found.expected_memory is None or found.memory == pytest.approx(found.expected_memory)
+    for exponents in fit(points):
+        assert exponents.time == pytest.approx(exponents.expected_time)
+        assert exponents.expected_memory is None or exponents.memory == pytest.approx(
+            exponents.expected_memory
+        )
 
 
 def test_memory_is_what_tensors_take() -> None:

@@ -33,16 +33,16 @@ TASKS: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, text_file: Path) -> dict[str, gf.Run]:
     folder = tmp_path_factory.mktemp("runs")
-    made = {}
+    trained_runs = {}
     for name, (source, settings, _) in TASKS.items():
         settings = dict(settings)
-        made[name] = gf.train(
+        trained_runs[name] = gf.train(
             text_file if source == "text" else source,
             task=settings.pop("task", None),
             out=folder / name.replace(" ", "-"),
             settings={**SMALL, **settings},
         )
-    return made
+    return trained_runs
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -74,10 +74,10 @@ def test_the_keys_are_the_documented_ones(runs: dict[str, gf.Run]) -> None:
     table = page.split("## The JSON")[1]
     documented = set(re.findall(r"`([a-z_.]+)`", "".join(re.findall(r"^\| (`[^|]*) \|", table, re.M))))
     documented = {key.split(".")[0] for key in documented} - {"cross", "version"} | {"version"}
-    found = set(runs["language"].look("A line").report())
-    assert found == documented
-    translated = runs["translate"]
-    extra = set(translated.look("3 May 1987").report()) - found
+    keys = set(runs["language"].look("A line").report())
+    assert keys == documented
+    translator = runs["translate"]
+    extra = set(translator.look("3 May 1987").report()) - keys
     assert extra == {
         "cross.attention",
         *(f"{p}{k}" for p in ("encoder.", "decoder.") for k in ("attention", "rollout", "value_weighted")),
@@ -144,21 +144,23 @@ def test_a_given_translation_is_looked_at(runs: dict[str, gf.Run]) -> None:
 
 def test_the_command(runs: dict[str, gf.Run], tmp_path: Path) -> None:
     path, runner = str(runs["language"].path), CliRunner()
-    shown = runner.invoke(app, ["look", path, "A new line.", "--html", str(tmp_path / "x.html")])
-    assert shown.exit_code == 0, shown.output
-    assert "Who adds what" in shown.stdout and (tmp_path / "x.html").read_text().startswith("<!doctype html>")
-    shown = runner.invoke(app, ["look", path, "A new line.", "--json", "--plots", str(tmp_path / "plots")])
-    assert json.loads(shown.stdout)["text"] == "A new line."
+    result = runner.invoke(app, ["look", path, "A new line.", "--html", str(tmp_path / "x.html")])
+    assert result.exit_code == 0, result.output
+    assert "Who adds what" in result.stdout and (tmp_path / "x.html").read_text().startswith(
+        "<!doctype html>"
+    )
+    result = runner.invoke(app, ["look", path, "A new line.", "--json", "--plots", str(tmp_path / "plots")])
+    assert json.loads(result.stdout)["text"] == "A new line."
     names = {p.name for p in (tmp_path / "plots").iterdir()}
     assert names == {
         f"{n}.{e}"
         for n in ("attention", "attribution", "gradient", "heads", "lens", "rollout", "stream")
         for e in ("svg", "png")
     }
-    shown = runner.invoke(app, ["look", path, "A new line.", "--ablate", "1.0", "--position", "1"])
-    assert "at position 1" in shown.stdout
-    shown = runner.invoke(app, ["look", path, "-"], input="A new line.\n")
-    assert shown.exit_code == 0
+    result = runner.invoke(app, ["look", path, "A new line.", "--ablate", "1.0", "--position", "1"])
+    assert "at position 1" in result.stdout
+    result = runner.invoke(app, ["look", path, "-"], input="A new line.\n")
+    assert result.exit_code == 0
     for wrong in (
         ["look", str(tmp_path / "nowhere"), "x"],
         ["look", path, "line " * 300],
@@ -170,15 +172,15 @@ def test_the_command(runs: dict[str, gf.Run], tmp_path: Path) -> None:
 
 def test_the_cost_command(tmp_path: Path) -> None:
     sizes = ["--longest", "512", "--widest", "256", "--device", "cpu"]
-    shown = CliRunner().invoke(app, ["bench", "cost", *sizes, "--plots", str(tmp_path), "--json"])
-    found = json.loads(shown.stdout)
-    assert {p["part"] for p in found["points"]} == {
+    result = CliRunner().invoke(app, ["bench", "cost", *sizes, "--plots", str(tmp_path), "--json"])
+    costs = json.loads(result.stdout)
+    assert {p["part"] for p in costs["points"]} == {
         "attention, by formula",
         "attention, fused",
         "feed-forward",
         "lstm",
     }
-    memory = {(f["part"], f["over"]): f["memory"] for f in found["fits"]}
+    memory = {(f["part"], f["over"]): f["memory"] for f in costs["fits"]}
     assert memory["attention, by formula", "T"] == pytest.approx(2, abs=0.2)
     assert memory["feed-forward", "T"] == pytest.approx(1, abs=0.2)
     assert (tmp_path / "cost.svg").is_file()

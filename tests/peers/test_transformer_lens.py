@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glassformer.config.model import ModelConfig
 from glassformer.inspection.causal import logit_difference, patch
-from glassformer.inspection.maps import attention_of, pattern, written_by_head
+from glassformer.inspection.maps import attention_of, head_contributions, pattern
 from glassformer.inspection.residual import attribute, decompose, lens, stream_sites
 from glassformer.inspection.trace import Trace, record_trace
 from glassformer.models.build import Decoder
@@ -113,73 +113,75 @@ def both(pair: Any) -> tuple[Trace, Any, Any, Tensor, Tensor]:
         logits, cache = other.run_with_cache(clean)
     cache.model = other
     other.cfg.use_attn_result = True
-    seen = record_trace(model, clean)
-    same(seen.logits, logits)
-    return seen, other, cache, clean, corrupt
+    trace = record_trace(model, clean)
+    same(trace.logits, logits)
+    return trace, other, cache, clean, corrupt
 
 
 def test_patterns_and_heads(both: Any) -> None:
-    seen, _, cache, *_ = both
-    layers = len(seen.model.stack.blocks)
+    trace, _, cache, *_ = both
+    layers = len(trace.model.stack.blocks)
     results = cache.stack_head_results(layer=layers)  # (layers · heads, B, T, C)
     ours: list[Tensor] = []
     for i in range(layers):
-        same(pattern(seen, i), cache["pattern", i])
-        ours.append(written_by_head(attention_of(seen, i), seen[f"{i}.z"])[0])
+        same(pattern(trace, i), cache["pattern", i])
+        ours.append(head_contributions(attention_of(trace, i), trace[f"{i}.z"])[0])
     same(torch.cat(ours), results[:, 0])
 
 
 def test_the_residual_stream(both: Any) -> None:
-    seen, _, cache, *_ = both
-    layers = len(seen.model.stack.blocks)
-    found = decompose(seen, heads=False)
+    trace, _, cache, *_ = both
+    layers = len(trace.model.stack.blocks)
+    components = decompose(trace, heads=False)
     theirs, labels = cache.decompose_resid(return_labels=True)
-    named = dict(zip(found.names, found.values, strict=True))
+    parts = dict(zip(components.names, components.values, strict=True))
     for label, value in zip(labels, theirs, strict=True):
         if label in ("embed", "pos_embed"):
-            same(named[{"embed": "token", "pos_embed": "position"}[label]], value)
+            same(parts[{"embed": "token", "pos_embed": "position"}[label]], value)
         else:
             number, _, kind = label.partition("_")
-            same(named[f"{number}.{'attention' if kind == 'attn_out' else 'mlp'}"], value)
-    same(found.total, cache["resid_post", layers - 1])
+            same(parts[f"{number}.{'attention' if kind == 'attn_out' else 'mlp'}"], value)
+    same(components.total, cache["resid_post", layers - 1])
 
 
 def test_the_logit_lens(both: Any) -> None:
-    seen, other, cache, *_ = both
+    trace, other, cache, *_ = both
     stream = cache.accumulated_resid(layer=-1, incl_mid=False)  # embedding and every block
-    last = cache["resid_post", len(seen.model.stack.blocks) - 1]
-    for site, value in zip(stream_sites(seen), [*stream[: len(seen.model.stack.blocks)], last], strict=True):
-        same(lens(seen, site), other.unembed(other.ln_final(value)))
+    last = cache["resid_post", len(trace.model.stack.blocks) - 1]
+    for site, value in zip(
+        stream_sites(trace), [*stream[: len(trace.model.stack.blocks)], last], strict=True
+    ):
+        same(lens(trace, site), other.unembed(other.ln_final(value)))
 
 
 def test_direct_logit_attribution(both: Any) -> None:
-    seen, other, cache, *_ = both
-    shares, _, error = attribute(seen, 7, position=-1, against=9)
+    trace, other, cache, *_ = both
+    shares, _, error = attribute(trace, 7, position=-1, against=9)
     assert error < 1e-5
     heads = cache.stack_head_results(layer=-1, pos_slice=-1)  # (layers · heads, B, C)
-    layers = range(len(seen.model.stack.blocks))
+    layers = range(len(trace.model.stack.blocks))
     others = [cache["embed"][:, -1], *(cache["mlp_out", i][:, -1] for i in layers)]
     others += [cache["pos_embed"][:, -1]] if "position" in shares else []
     results = torch.cat([heads, torch.stack(others)])
     scaled = cache.apply_ln_to_stack(results, layer=-1, pos_slice=-1) * other.ln_final.w  # γ is not folded in
     theirs = scaled @ (other.W_U[:, 7] - other.W_U[:, 9])
-    named = [v for name, v in shares.items() if "head" in name]
-    named += [shares["token"], *(shares[f"{i}.mlp"] for i in layers)]
-    named += [shares["position"]] if "position" in shares else []
-    ours = torch.tensor(named)
+    contributions = [v for name, v in shares.items() if "head" in name]
+    contributions += [shares["token"], *(shares[f"{i}.mlp"] for i in layers)]
+    contributions += [shares["position"]] if "position" in shares else []
+    ours = torch.tensor(contributions)
     same(ours, theirs.detach().flatten())
 
 
 def test_activation_patching(both: Any) -> None:
     from transformer_lens import patching
 
-    seen, other, cache, _, corrupt = both
+    trace, other, cache, _, corrupt = both
 
     def metric(logits: Tensor) -> Tensor:
         return logits[0, -1, 7] - logits[0, -1, 9]
 
     ours = {
-        what: patch(seen, corrupt, logit_difference(7, 9), what).values
+        what: patch(trace, corrupt, logit_difference(7, 9), what).values
         for what in ("resid", "attention", "mlp", "heads")
     }
     same(ours["resid"][:-1], patching.get_act_patch_resid_pre(other, corrupt, cache, metric)[1:])

@@ -29,7 +29,7 @@ class Hypothesis:
     ended: bool  # by the mark; else it ran out of room
 
     @classmethod
-    def ranked(cls, ids: list[int], total: float, ended: bool, length_penalty: float) -> "Hypothesis":
+    def with_penalty(cls, ids: list[int], total: float, ended: bool, length_penalty: float) -> "Hypothesis":
         length = len(ids) + ended
         return cls(ids, total / ((5 + length) / 6) ** length_penalty, ended)
 
@@ -57,27 +57,27 @@ def beam_search(
     scores = scores.repeat_interleave(beams, dim=0)
     total = torch.full((B, beams), float("-inf"), device=device)
     total[:, 0] = 0.0  # at first all beams are the same, so only one may go on
-    written = torch.zeros(B, beams, 0, dtype=torch.long, device=device)
-    found: list[list[Hypothesis]] = [[] for _ in range(B)]
+    sequences = torch.zeros(B, beams, 0, dtype=torch.long, device=device)
+    hypotheses: list[list[Hypothesis]] = [[] for _ in range(B)]
     for length in range(1, max(limits) + 1):
         candidates = (total[:, :, None] + scores.view(B, beams, V)).view(B, beams * V)
-        best, place = candidates.topk(min(2 * beams, beams * V), dim=-1)
-        beam, token = place // V, place % V
+        best, index = candidates.topk(min(2 * beams, beams * V), dim=-1)
+        beam, token = index // V, index % V
         ends = torch.zeros_like(token, dtype=torch.bool) if end is None else token == end
         for b, rank in ends.nonzero().tolist():  # in the order of their ranks
-            if rank < beams - len(found[b]) and best[b, rank] > float("-inf"):
-                ids = written[b, beam[b, rank]].tolist()
-                found[b].append(Hypothesis.ranked(ids, float(best[b, rank]), True, length_penalty))
-        room = torch.tensor([beams - len(f) for f in found], device=device).clamp(min=0)
-        total, kept = best.masked_fill(ends, float("-inf")).topk(beams, dim=-1)
+            if rank < beams - len(hypotheses[b]) and best[b, rank] > float("-inf"):
+                ids = sequences[b, beam[b, rank]].tolist()
+                hypotheses[b].append(Hypothesis.with_penalty(ids, float(best[b, rank]), True, length_penalty))
+        room = torch.tensor([beams - len(f) for f in hypotheses], device=device).clamp(min=0)
+        total, order = best.masked_fill(ends, float("-inf")).topk(beams, dim=-1)
         total = total.masked_fill(torch.arange(beams, device=device) >= room[:, None], float("-inf"))
-        source, chosen = beam.gather(1, kept), token.gather(1, kept)
-        before = written.gather(1, source[..., None].expand(-1, -1, length - 1))
-        written = torch.cat([before, chosen[..., None]], dim=-1)
+        source, chosen = beam.gather(1, order), token.gather(1, order)
+        before = sequences.gather(1, source[..., None].expand(-1, -1, length - 1))
+        sequences = torch.cat([before, chosen[..., None]], dim=-1)
         for b in (b for b, limit in enumerate(limits) if limit == length):  # no room for more
-            found[b] += [
-                Hypothesis.ranked(i, s, False, length_penalty)
-                for i, s in zip(written[b].tolist(), total[b].tolist(), strict=True)
+            hypotheses[b] += [
+                Hypothesis.with_penalty(i, s, False, length_penalty)
+                for i, s in zip(sequences[b].tolist(), total[b].tolist(), strict=True)
                 if s > float("-inf")
             ]
             total[b] = float("-inf")
@@ -85,7 +85,7 @@ def beam_search(
             break
         state.select((torch.arange(B, device=device)[:, None] * beams + source).flatten())
         scores = _scores(step, chosen.view(-1, 1), state)
-    return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in found]
+    return [sorted(row, key=lambda h: -h.score) for row in hypotheses]
 
 
 def _scores(step: Step, ids: Tensor, state: State) -> Tensor:

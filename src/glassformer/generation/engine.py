@@ -38,32 +38,32 @@ def generate(
             yield chosen
 
 
-def _with_cache(model: LanguageModel, seen: Tensor, choose: Choose, new_tap: NewTap) -> Iterator[Tensor]:
-    length, seen = seen.shape[1], _fit(seen, model.limit)
+def _with_cache(model: LanguageModel, ids: Tensor, choose: Choose, new_tap: NewTap) -> Iterator[Tensor]:
+    length, ids = ids.shape[1], _fit(ids, model.limit)
     while True:
-        state, tap = model.new_state(len(seen)), new_tap(length - seen.shape[1])
-        new = seen
-        while model.limit is None or seen.shape[1] <= model.limit:
+        state, tap = model.new_state(len(ids)), new_tap(length - ids.shape[1])
+        new = ids
+        while model.limit is None or ids.shape[1] <= model.limit:
             with growing_keys():
                 logits = model.next_scores(new, state, tap)
             chosen = choose(logits)
             yield chosen
             new, length = chosen[:, None], length + 1
             if model.limit is not None:  # else nothing is ever read again
-                seen = torch.cat([seen, new], dim=1)
-        seen = _fit(seen, model.limit)
+                ids = torch.cat([ids, new], dim=1)
+        ids = _fit(ids, model.limit)
 
 
-def _without_cache(model: LanguageModel, seen: Tensor, choose: Choose, new_tap: NewTap) -> Iterator[Tensor]:
+def _without_cache(model: LanguageModel, ids: Tensor, choose: Choose, new_tap: NewTap) -> Iterator[Tensor]:
     """The plain way, and the oracle of the other."""
-    length, seen = seen.shape[1], _fit(seen, model.limit)
+    length, ids = ids.shape[1], _fit(ids, model.limit)
     while True:
-        chosen = choose(model(seen, tap=new_tap(length - seen.shape[1]))[:, -1])
+        chosen = choose(model(ids, tap=new_tap(length - ids.shape[1]))[:, -1])
         yield chosen
         length += 1
-        seen = _fit(torch.cat([seen, chosen[:, None]], dim=1), model.limit)
+        ids = _fit(torch.cat([ids, chosen[:, None]], dim=1), model.limit)
 
 
-def _fit(seen: Tensor, limit: int | None) -> Tensor:
+def _fit(ids: Tensor, limit: int | None) -> Tensor:
     """All of it while it fits, else its newest half."""
-    return seen if limit is None or seen.shape[1] <= limit else seen[:, -max(1, limit // 2) :]
+    return ids if limit is None or ids.shape[1] <= limit else ids[:, -max(1, limit // 2) :]

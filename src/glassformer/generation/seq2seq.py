@@ -24,13 +24,13 @@ def translate_ids(
 ) -> list[list[Hypothesis]]:
     """For each source (ids without marks) its translations, best first."""
     device = next(model.parameters()).device
-    found: list[list[Hypothesis]] = [[] for _ in sources]
+    translations: list[list[Hypothesis]] = [[] for _ in sources]
     rows: list[int] = []
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-    for place, i in enumerate(order):
+    for rank, i in enumerate(order):
         rows.append(i)
         full = (len(rows) + 1) * (len(sources[i]) + 1) * beams > BATCH_TOKENS
-        if not full and place < len(order) - 1:
+        if not full and rank < len(order) - 1:
             continue
         ids, padding_mask = (
             torch.from_numpy(x).to(device) for x in pad([np.append(sources[r], eot_id) for r in rows])
@@ -42,7 +42,7 @@ def translate_ids(
         with evaluating(model):
             best = beam_search(model.decode, model.start(ids, padding_mask, max(room)), first, **options)
         for r, hypotheses in zip(rows, best, strict=True):
-            found[r] = hypotheses
+            translations[r] = hypotheses
         progress(len(rows))
         rows = []
-    return found
+    return translations

@@ -51,7 +51,7 @@ def search_text(
             f"beam search needs room for prompt and text at once: {ids.shape[1]} + {tokens} tokens are "
             f"more than the context of {model.limit}. Ask for fewer tokens."
         )
-    found = beam_search(
+    hypotheses = beam_search(
         lambda new, state: model(new, state=state),
         model.new_state(1),
         ids,
@@ -60,7 +60,7 @@ def search_text(
         end=tokenizer.eot_id,
         length_penalty=length_penalty,
     )[0]
-    return [(tokenizer.decode(h.ids, specials=False), h.score) for h in found]
+    return [(tokenizer.decode(h.ids, specials=False), h.score) for h in hypotheses]
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
@@ -82,7 +82,7 @@ class TextStream:
         self.eot_id, self.stop = eot_id, [s for s in stop if s]
         self.ended = False
         self._decoding = Decoding(tokenizer, after)
-        self._held = ""  # text that may be the beginning of a stop string
+        self._pending = ""  # text that may be the beginning of a stop string
 
     def feed(self, token: int) -> str:
         if self.ended:
@@ -100,14 +100,14 @@ class TextStream:
         return self._release(self._decoding.flush(), final=True)
 
     def _release(self, text: str, final: bool) -> str:
-        text = self._held + text
-        found = [at for at in (text.find(s) for s in self.stop) if at >= 0]
-        if found:
-            self.ended, self._held = True, ""
-            return text[: min(found)]
-        keep = 0 if final else max((_overlap(text, s) for s in self.stop), default=0)
-        self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
+        text = self._pending + text
+        stops = [at for at in (text.find(s) for s in self.stop) if at >= 0]
+        if stops:
+            self.ended, self._pending = True, ""
+            return text[: min(stops)]
+        overlap = 0 if final else max((_overlap(text, s) for s in self.stop), default=0)
+        self._pending = text[len(text) - overlap :]
+        return text[: len(text) - overlap]
 
 
 def _overlap(text: str, stop: str) -> int:

@@ -43,7 +43,7 @@ def generate(
         raise UsageError("the numbers of tokens and of samples: expected at least 1")
     choose, scores = (sampler or Sampler()).for_rows(n), list[Tensor]()
 
-    def choose_and_note(logits: Tensor) -> Tensor:
+    def choose_and_score(logits: Tensor) -> Tensor:
         chosen = choose(logits)
         scores.append(logits.float().log_softmax(-1).gather(-1, chosen[:, None])[:, 0])
         return chosen
@@ -54,7 +54,7 @@ def generate(
     after = len(start) > (eot_id is not None)
     streams = [TextStream(tokenizer, eot_id, stop, after) for _ in range(n)]
     texts, ids, log_probs = [""] * n, [[] for _ in range(n)], [[] for _ in range(n)]
-    for chosen in generate_ids(model, batch, tokens, choose_and_note, cached=cached):
+    for chosen in generate_ids(model, batch, tokens, choose_and_score, cached=cached):
         for i, (stream, token, score) in enumerate(
             zip(streams, chosen.tolist(), scores[-1].tolist(), strict=True)
         ):
@@ -66,4 +66,4 @@ def generate(
             break
     ended = [stream.ended for stream in streams]
     texts = [text + stream.flush() for text, stream in zip(texts, streams, strict=True)]
-    return [Generation(*made) for made in zip(texts, ids, log_probs, ended, strict=True)]
+    return [Generation(*fields) for fields in zip(texts, ids, log_probs, ended, strict=True)]

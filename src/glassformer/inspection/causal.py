@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from glassformer.core.errors import UsageError
 from glassformer.inspection.edits import Edit, put
-from glassformer.inspection.maps import attention_of, mask_of, written_by_head
+from glassformer.inspection.maps import attention_of, head_contributions, mask_of
 from glassformer.inspection.trace import Trace, gradients, record_trace, stack_of
 from glassformer.models.attention import attend_by_formula
 from glassformer.models.block import Block, add, bare, pre
@@ -57,8 +57,8 @@ class HasTrace(Protocol):
     def trace(self) -> Trace: ...
 
 
-def _trace(it: Trace | HasTrace) -> Trace:
-    return it if isinstance(it, Trace) else it.trace
+def _trace(source: Trace | HasTrace) -> Trace:
+    return source if isinstance(source, Trace) else source.trace
 
 
 def patch(
@@ -92,9 +92,9 @@ def patch(
     places = torch.cartesian_prod(*(torch.arange(n) for n in shape))  # (N, 3)
     # One more, which is nowhere: the corrupt text as it is; and again, until every batch is full.
     nowhere = torch.full((rows - len(places) % rows, 3), -1)
-    found: list[Tensor] = []
-    for some in torch.cat([places, nowhere]).split(rows):
-        edits = [_row_edit(clean[site], site, some, i, shape) for i, site in enumerate(sites)]
+    scores: list[Tensor] = []
+    for batch in torch.cat([places, nowhere]).split(rows):
+        edits = [_row_edit(clean[site], site, batch, i, shape) for i, site in enumerate(sites)]
         trace = record_trace(
             clean.model,
             corrupt.expand(rows, -1),
@@ -103,22 +103,23 @@ def patch(
             padding_mask=None if clean.padding_mask is None else clean.padding_mask.expand(rows, -1),
             compiled=clean.compiled,
         )
-        found.append(metric(trace.logits))
-    values = torch.cat(found)
-    keep = [L, *(n for n, there in ((H, what == "heads"), (T, by_position)) if there)]
-    return Patching(what, values[: len(places)].view(keep), float(metric(clean.logits)), float(values[-1]))
+        scores.append(metric(trace.logits))
+    values = torch.cat(scores)
+    dimensions = [L, *(n for n, present in ((H, what == "heads"), (T, by_position)) if present)]
+    values, unpatched = values[: len(places)].view(dimensions), float(values[-1])
+    return Patching(what, values, float(metric(clean.logits)), unpatched)
 
 
 def _row_edit(value: Tensor, site: str, places: Tensor, layer: int, shape: tuple[int, int, int]) -> Edit:
     """One row of the batch for each place: where this layer is meant, the head and position that are."""
     layers, heads, positions = places.to(value.device).T
-    mine = (layers == layer)[:, None, None, None]
+    mask = (layers == layer)[:, None, None, None]
     H, T = value.shape[1] if value.ndim == 4 else 1, value.shape[-2]
     if shape[1] > 1:
-        mine = mine & (torch.arange(H, device=value.device)[:, None, None] == heads[:, None, None, None])
+        mask = mask & (torch.arange(H, device=value.device)[:, None, None] == heads[:, None, None, None])
     if shape[2] > 1:
-        mine = mine & (torch.arange(T, device=value.device)[:, None] == positions[:, None, None, None])
-    return Edit(site, value, where=mine if value.ndim == 4 else mine[:, 0])
+        mask = mask & (torch.arange(T, device=value.device)[:, None] == positions[:, None, None, None])
+    return Edit(site, value, where=mask if value.ndim == 4 else mask[:, 0])
 
 
 def path_patch(
@@ -135,9 +136,9 @@ def path_patch(
     where what a head writes reaches a later layer unchanged.
     """
     clean, corrupt = _trace(clean), _trace(corrupt)
-    (i, head), (j, other) = sender, receiver
+    (i, sender_head), (j, receiver_head) = sender, receiver
     stack, heads = stack_of(clean), clean["0.q"].shape[1]
-    if not (0 <= i < j < len(stack.blocks) and 0 <= head < heads and 0 <= other < heads):
+    if not (0 <= i < j < len(stack.blocks) and 0 <= sender_head < heads and 0 <= receiver_head < heads):
         raise UsageError(
             f"from {sender} to {receiver}: expected (layer, head), a later layer for the second; "
             f"there are {len(stack.blocks)} layers of {heads} heads"
@@ -149,14 +150,15 @@ def path_patch(
     if not inputs or set(inputs) - set("qkv"):
         raise UsageError(f"'{inputs}': expected some of q, k and v")
     layer, attention = attention_of(clean, i), block.attention
-    change = written_by_head(layer, corrupt[f"{i}.z"]) - written_by_head(layer, clean[f"{i}.z"])
-    at = torch.arange(change.shape[-2], device=change.device)[None]
+    change = head_contributions(layer, corrupt[f"{i}.z"]) - head_contributions(layer, clean[f"{i}.z"])
+    positions = torch.arange(change.shape[-2], device=change.device)[None]
     with torch.no_grad():
-        made = attention.project(block.attention_norm(clean[f"{j - 1}.resid"] + change[:, head]), at)
-        q, k, v = (made[n] if name in inputs else clean[f"{j}.{name}"] for n, name in enumerate("qkv"))
-        bias = attention.bias(at, at[0])
+        stream = clean[f"{j - 1}.resid"] + change[:, sender_head]
+        projections = attention.project(block.attention_norm(stream), positions)
+        q, k, v = (projections[n] if name in inputs else clean[f"{j}.{name}"] for n, name in enumerate("qkv"))
+        bias = attention.bias(positions, positions[0])
         z, _ = attend_by_formula(q, k, v, mask_of(clean), bias)
-    return put(f"{j}.z", z, heads=other)
+    return put(f"{j}.z", z, heads=receiver_head)
 
 
 @dataclass
@@ -188,18 +190,19 @@ def integrated(
     start of the way. The integral is taken by Gauss-Legendre quadrature at `steps` points.
     """
     trace = record_trace(model, ids, sites=("embed",))
-    start = record_trace(model, ids[:, :1].expand_as(ids) if baseline is None else baseline, sites=("embed",))
-    way = trace["embed"] - start["embed"]
+    baseline = ids[:, :1].expand_as(ids) if baseline is None else baseline
+    origin = record_trace(model, baseline, sites=("embed",))
+    path = trace["embed"] - origin["embed"]
     points, weights = np.polynomial.legendre.leggauss(steps)
-    total = torch.zeros_like(way[0])
+    total = torch.zeros_like(path[0])
     for first in range(0, steps, rows):
-        far, share = (
-            torch.tensor(x[first : first + rows], dtype=way.dtype, device=way.device)[:, None, None]
+        alpha, weight = (
+            torch.tensor(x[first : first + rows], dtype=path.dtype, device=path.device)[:, None, None]
             for x in ((points + 1) / 2, weights / 2)
         )
-        here = [put("embed", start["embed"] + far * way)]
-        there = record_trace(model, ids.expand(len(far), -1), sites=("embed",), edits=here)
-        _, slopes = gradients(there, lambda logits: metric(logits).sum(), ["embed"])
-        total += (share * slopes["embed"]).sum(dim=0)
-    ends = (float(metric(end.logits)) for end in (trace, start))
-    return Integrated((total * way[0]).sum(dim=-1), *ends)
+        edits = [put("embed", origin["embed"] + alpha * path)]
+        point = record_trace(model, ids.expand(len(alpha), -1), sites=("embed",), edits=edits)
+        _, slopes = gradients(point, lambda logits: metric(logits).sum(), ["embed"])
+        total += (weight * slopes["embed"]).sum(dim=0)
+    ends = (float(metric(end.logits)) for end in (trace, origin))
+    return Integrated((total * path[0]).sum(dim=-1), *ends)

@@ -43,8 +43,8 @@ def by_chain_rule(trace: Trace, layer: int, x: Tensor, g: Tensor, part: str = ""
         raise UsageError("the chain rule is written out for full attention")
     q, k, v, z = (trace[f"{part}{layer}.{name}"] for name in "qkvz")
     weights = pattern(trace, layer, part=part).to(q.dtype)  # (B, H, T, S)
-    shared = q.shape[1] // k.shape[1]
-    keys, values = (t.repeat_interleave(shared, dim=1) for t in (k, v))
+    group = q.shape[1] // k.shape[1]
+    keys, values = (t.repeat_interleave(group, dim=1) for t in (k, v))
 
     W_O = attention.out.weight.detach().view(-1, *z.shape[1::2])  # (C, H, E)
     dz = torch.einsum("btc,che->bhte", g, W_O)
@@ -53,20 +53,20 @@ def by_chain_rule(trace: Trace, layer: int, x: Tensor, g: Tensor, part: str = ""
     dS = weights * (dA - (weights * dA).sum(dim=-1, keepdim=True))
     dq = dS @ keys / sqrt(q.shape[-1])
     dk = dS.transpose(-2, -1) @ q / sqrt(q.shape[-1])
-    dk, dv = (t.unflatten(1, (-1, shared)).sum(dim=2) for t in (dk, dv))
+    dk, dv = (t.unflatten(1, (-1, group)).sum(dim=2) for t in (dk, dv))
 
     d_projected = _before_norm_and_turn(attention, x, dq, dk, dv)  # (B, T, all of q, k and v)
-    flat, out = d_projected.flatten(0, 1), g.flatten(0, 1)
-    found = {"qkv.weight": flat.T @ x.flatten(0, 1), "out.weight": out.T @ join_heads(z).flatten(0, 1)}
+    flat, d_out = d_projected.flatten(0, 1), g.flatten(0, 1)
+    parameters = {"qkv.weight": flat.T @ x.flatten(0, 1), "out.weight": d_out.T @ join_heads(z).flatten(0, 1)}
     if attention.qkv.bias is not None:
-        found |= {"qkv.bias": flat.sum(dim=0), "out.bias": out.sum(dim=0)}
-    return AttentionGradients(dq, dk, dv, dz, found)
+        parameters |= {"qkv.bias": flat.sum(dim=0), "out.bias": d_out.sum(dim=0)}
+    return AttentionGradients(dq, dk, dv, dz, parameters)
 
 
 def _before_norm_and_turn(attention: Attention, x: Tensor, dq: Tensor, dk: Tensor, dv: Tensor) -> Tensor:
     """The gradient of x W + b: heads side by side, with the norm and the turning undone."""
     positions = torch.arange(x.shape[1], device=x.device)[None]
     with torch.enable_grad():
-        made = attention.qkv(x).detach().requires_grad_()
-        (found,) = torch.autograd.grad(attention.to_heads(made, positions), made, (dq, dk, dv))
-    return found
+        qkv = attention.qkv(x).detach().requires_grad_()
+        (d_qkv,) = torch.autograd.grad(attention.to_heads(qkv, positions), qkv, (dq, dk, dv))
+    return d_qkv

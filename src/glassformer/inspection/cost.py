@@ -86,10 +86,10 @@ def measure(part: str, T: int, C: int, device: torch.device, repeats: int = 7) -
     seconds: list[float] = []
     for _ in range(repeats):
         _wait(device)
-        began = time.perf_counter()
+        start = time.perf_counter()
         once()
         _wait(device)
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - start)
     return Point(part, T, C, min(seconds), peak_memory(once, device))
 
 
@@ -105,8 +105,8 @@ def peak_memory(work: Callable[[], Any], device: torch.device) -> int:
         work()
     assert p.profiler is not None and p.profiler.kineto_results is not None
     events: list[Any] = [e for e in p.profiler.kineto_results.events() if e.name() == "[memory]"]
-    held = np.cumsum([e.nbytes() for e in sorted(events, key=lambda e: e.start_ns())])
-    return int(max(held, default=0))
+    memory = np.cumsum([e.nbytes() for e in sorted(events, key=lambda e: e.start_ns())])
+    return int(max(memory, default=0))
 
 
 def doubling(device: torch.device, longest: int | None, widest: int | None) -> tuple[list[int], list[int]]:
@@ -127,7 +127,7 @@ def sweep(
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[Point]:
     """Every part over T at the narrowest width, and over C at a length in the middle."""
-    found: list[Point] = []
+    points: list[Point] = []
     for part in EXPECTED:
         middle = lengths[2 * len(lengths) // 3]
         sizes = {(T, widths[0]) for T in lengths} | {(middle, C) for C in widths}
@@ -135,26 +135,27 @@ def sweep(
             if part.endswith("formula") and MOST_BYTES.get(device.type, 1 << 30) < 14 * HEADS * T * T:
                 continue
             progress(f"{part}: T {T}, C {C} …")
-            found.append(measure(part, T, C, device))
-    return found
+            points.append(measure(part, T, C, device))
+    return points
 
 
 def fit(points: Sequence[Point]) -> list[Fit]:
     """The exponents of each part over T and over C, from the three largest sizes."""
     fits: list[Fit] = []
     for part, (time_T, time_C, memory_T) in EXPECTED.items():
-        mine = [p for p in points if p.part == part]
-        narrow = min(p.C for p in mine)
-        middle = max((p.T for p in mine), key=[p.T for p in mine].count)  # the length of several widths
-        for over, some, expected, memory in (
-            ("T", [p for p in mine if narrow == p.C], time_T, memory_T),
-            ("C", [p for p in mine if middle == p.T], time_C, None),
+        part_points = [p for p in points if p.part == part]
+        narrow = min(p.C for p in part_points)
+        lengths = [p.T for p in part_points]
+        middle = max(lengths, key=lengths.count)  # the length of several widths
+        for over, series, expected, memory in (
+            ("T", [p for p in part_points if narrow == p.C], time_T, memory_T),
+            ("C", [p for p in part_points if middle == p.T], time_C, None),
         ):
-            if len(some) < 3:
+            if len(series) < 3:
                 continue
-            some = sorted(some, key=lambda p: (p.T, p.C))[-3:]
-            sizes = np.log([p.T if over == "T" else p.C for p in some])
-            time_, bytes_ = (float(np.polyfit(sizes, np.log(y), 1)[0]) for y in _series(some))
+            series = sorted(series, key=lambda p: (p.T, p.C))[-3:]
+            sizes = np.log([p.T if over == "T" else p.C for p in series])
+            time_, bytes_ = (float(np.polyfit(sizes, np.log(y), 1)[0]) for y in _series(series))
             fits.append(Fit(part, over, time_, bytes_, expected, memory))
     return fits
 

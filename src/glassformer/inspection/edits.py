@@ -44,7 +44,7 @@ class Edit:
 
     def __call__(self, x: Tensor, start: int = 0) -> Tensor:
         """x (B, T, C) or (B, H, T, C), beginning at position `start`."""
-        value, where = self._value(x), self._chosen(x, start)
+        value, where = self._value(x), self._mask(x, start)
         if self.adds:
             return x + (value if where is None else where * value)
         return value.expand_as(x) if where is None else torch.where(where, value, x)
@@ -58,12 +58,12 @@ class Edit:
             raise UsageError(f"the values at {self.site} have no heads to choose from")
         if self.positions is not None and len(shape) < 3:
             raise UsageError(f"the values at {self.site} are not listed by position: give a mask, `where`")
-        named = [("head", self.heads, shape[1] if len(shape) == 4 else 0)]
+        choices = [("head", self.heads, shape[1] if len(shape) == 4 else 0)]
         if goes_on and self.positions is not None and bool((self.positions < 0).any()):
             raise UsageError("in a generation, positions are counted from the start: expected 0 or more")
         if not goes_on and len(shape) >= 3:
-            named.append(("position", self.positions, shape[-2]))
-        for what, which, count in named:
+            choices.append(("position", self.positions, shape[-2]))
+        for what, which, count in choices:
             wrong = [] if which is None else [i for i in which.tolist() if not -count <= i < count]
             if wrong:
                 raise UsageError(f"there is no {what} {wrong[0]} at {self.site}: expected 0 to {count - 1}")
@@ -80,19 +80,19 @@ class Edit:
             )
         return self.value.to(x)
 
-    def _chosen(self, x: Tensor, start: int) -> Tensor | None:
+    def _mask(self, x: Tensor, start: int) -> Tensor | None:
         where = None if self.where is None else self.where.to(x.device)
         if self.heads is not None:
             if x.ndim != 4:
                 raise UsageError(f"the values at {self.site} have no heads to choose from")
-            wanted = _from_start(self.heads.to(x.device), x.shape[1])
-            heads = torch.arange(x.shape[1], device=x.device)[:, None] == wanted
-            where = _both(where, heads.any(-1)[:, None, None])
+            indices = _from_start(self.heads.to(x.device), x.shape[1])
+            head_mask = torch.arange(x.shape[1], device=x.device)[:, None] == indices
+            where = _both(where, head_mask.any(-1)[:, None, None])
         if self.positions is not None:
             end = start + x.shape[-2]
-            wanted = _from_start(self.positions.to(x.device), end)
-            places = torch.arange(start, end, device=x.device)[:, None] == wanted
-            where = _both(where, places.any(-1)[:, None])
+            indices = _from_start(self.positions.to(x.device), end)
+            position_mask = torch.arange(start, end, device=x.device)[:, None] == indices
+            where = _both(where, position_mask.any(-1)[:, None])
         return where
 
 

@@ -33,7 +33,7 @@ from glassformer.models.transformer import Stack
 
 
 @dataclass
-class Passed:
+class LayerGradient:
     """The gradient with respect to the stream before a layer, and its two ways. Each (B, T, C)."""
 
     layer: str  # as in `3.attention`
@@ -55,7 +55,7 @@ def next_token_loss(ids: Tensor) -> Loss:
     return loss
 
 
-def backward(trace: Trace, loss: Loss, part: str = "") -> tuple[Tensor, list[Passed]]:
+def backward(trace: Trace, loss: Loss, part: str = "") -> tuple[Tensor, list[LayerGradient]]:
     """The loss, and for every layer, from the first, how the gradient came down through it."""
     stack, mask, x = stack_of(trace, part), mask_of(trace, part), trace[f"{part}embed"]
     memory = Memory(trace["encoder.final"], trace.padding_mask) if part == "decoder." else None
@@ -69,13 +69,13 @@ def backward(trace: Trace, loss: Loss, part: str = "") -> tuple[Tensor, list[Pas
     sites = [f"{part}embed", *(f"{place}.{sublayer.site}" for place, _, sublayer in layers)]
     value, slopes = gradients(trace, loss, sites)
     edits = Edits(trace.edits)
-    passed: list[Passed] = []
+    layer_gradients: list[LayerGradient] = []
     for (place, block, sublayer), before, after in zip(layers, sites, sites[1:], strict=False):
         x, tap = trace[before].detach(), inside(edits, place)
         with evaluating(trace.model):
             ways = [_one_way(x, slopes[after], sublayer, join, tap) for join in _ways(block)]
-        passed.append(Passed(f"{place}.{sublayer.name}", slopes[before], *ways))
-    return value, passed
+        layer_gradients.append(LayerGradient(f"{place}.{sublayer.name}", slopes[before], *ways))
+    return value, layer_gradients
 
 
 def _ways(block: Block) -> tuple[Join, Join]:
@@ -100,8 +100,8 @@ def _one_way(x: Tensor, g: Tensor, sublayer: Sublayer, join: Join, tap: Tap) -> 
 def by_depth(trace: Trace, loss: Loss, part: str = "") -> list[float]:
     """The length of the gradient at the embedding and behind every block."""
     sites = [f"{part}{site}" for site in stream_sites(trace, part)]
-    _, found = gradients(trace, loss, sites)
-    return [float(found[site].double().norm()) for site in sites]
+    _, slopes = gradients(trace, loss, sites)
+    return [float(slopes[site].double().norm()) for site in sites]
 
 
 def without_residuals(model: nn.Module) -> nn.Module:
@@ -110,18 +110,22 @@ def without_residuals(model: nn.Module) -> nn.Module:
     assert hasattr(config, "model_copy")
     other = make_like(model, config.model_copy(update={"residual": False}))  # pyright: ignore
     other.load_state_dict(model.state_dict())
-    first = next(model.parameters())
-    return other.to(first.device, first.dtype).eval()
+    parameter = next(model.parameters())
+    return other.to(parameter.device, parameter.dtype).eval()
 
 
 def side_by_side(trace: Trace, loss: Loss, task: str = "language") -> dict[str, list[float]]:
     """The gradient over depth as the model is, and without its residual connections if it has any."""
     part = "" if task != "translate" else "decoder."
-    found = {"as it is": by_depth(trace, loss, part)}
+    lengths = {"as it is": by_depth(trace, loss, part)}
     if not isinstance(body_of(trace.model, part), Stack):
-        return found
-    other = without_residuals(trace.model)
-    bare = record_trace(
-        other, *trace.inputs, sites=("embed", "resid"), edits=trace.edits, padding_mask=trace.padding_mask
+        return lengths
+    bare_model = without_residuals(trace.model)
+    bare_trace = record_trace(
+        bare_model,
+        *trace.inputs,
+        sites=("embed", "resid"),
+        edits=trace.edits,
+        padding_mask=trace.padding_mask,
     )
-    return {**found, "without residuals": by_depth(bare, loss, part)}
+    return {**lengths, "without residuals": by_depth(bare_trace, loss, part)}

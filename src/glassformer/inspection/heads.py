@@ -30,7 +30,7 @@ from glassformer.inspection.maps import pattern
 from glassformer.inspection.trace import Trace, record_trace, stack_of
 
 KINDS = ("previous", "first", "itself", "duplicate", "induction", "positional")
-CALLED = 0.5
+KIND_THRESHOLD = 0.5
 EVEN = 0.85  # spread from which a head looks at nothing in particular
 
 
@@ -43,15 +43,15 @@ class HeadScores:
     @property
     def kind(self) -> str | None:
         """What it is called, if anything."""
-        looks = [k for k in KINDS if k != "positional"]
-        best = max(looks, key=lambda k: self.scores[k])
-        if self.scores[best] >= CALLED:
+        candidates = [k for k in KINDS if k != "positional"]
+        best = max(candidates, key=lambda k: self.scores[k])
+        if self.scores[best] >= KIND_THRESHOLD:
             return best
-        positional = self.scores["positional"] >= CALLED and self.scores["spread"] < EVEN
+        positional = self.scores["positional"] >= KIND_THRESHOLD and self.scores["spread"] < EVEN
         return "positional" if positional else None
 
 
-def repeated(
+def repeated_sequences(
     V: int,
     T: int,
     B: int = 16,
@@ -75,13 +75,13 @@ def repeated(
 
 
 def score_heads(trace: Trace, part: str = "") -> list[HeadScores]:
-    """Every head of a model that has seen `repeated` sequences, layer by layer; `rank` orders them."""
-    found: list[HeadScores] = []
+    """Every head of a model that has seen `repeated_sequences`, layer by layer; `rank` orders them."""
+    head_scores: list[HeadScores] = []
     for layer in range(len(stack_of(trace, part).blocks)):
         scores = _scores(pattern(trace, layer, part=part))
         heads = len(next(iter(scores.values())))
-        found += [HeadScores(layer, h, {k: v[h] for k, v in scores.items()}) for h in range(heads)]
-    return found
+        head_scores += [HeadScores(layer, h, {k: v[h] for k, v in scores.items()}) for h in range(heads)]
+    return head_scores
 
 
 def rank(heads: Sequence[HeadScores], kind: str) -> list[HeadScores]:
@@ -94,26 +94,26 @@ def _scores(A: Tensor) -> dict[str, list[float]]:
     T = A.shape[-1]
     N = (T - 1) // 2
     rows = torch.arange(N + 1, T)
-    flat = A[:, :, rows]  # (B, H, N, T)
+    half = A[:, :, rows]  # (B, H, N, T)
 
     def back(distance: int) -> Tensor:
         return A[:, :, rows, rows - distance].mean(dim=(0, 2))
 
-    mean = flat.mean(dim=0, keepdim=True)
-    varies = (flat - mean).square().sum(dim=(0, 2, 3))
-    entropy = -(flat * flat.clamp_min(1e-30).log()).sum(dim=-1)
-    trace = (flat > 0).sum(dim=-1).clamp_min(2)
-    found = {
+    mean = half.mean(dim=0, keepdim=True)
+    variation = (half - mean).square().sum(dim=(0, 2, 3))
+    entropy = -(half * half.clamp_min(1e-30).log()).sum(dim=-1)
+    visible_keys = (half > 0).sum(dim=-1).clamp_min(2)
+    scores = {
         "previous": back(1),
-        "first": flat[..., 0].mean(dim=(0, 2)),
+        "first": half[..., 0].mean(dim=(0, 2)),
         "itself": back(0),
         "duplicate": back(N),
         "induction": back(N - 1),
-        "positional": 1 - varies / flat.square().sum(dim=(0, 2, 3)).clamp_min(1e-30),
+        "positional": 1 - variation / half.square().sum(dim=(0, 2, 3)).clamp_min(1e-30),
         "local": torch.stack([back(d) for d in range(min(5, N))]).sum(dim=0),
-        "spread": (entropy / trace.log()).mean(dim=(0, 2)),
+        "spread": (entropy / visible_keys.log()).mean(dim=(0, 2)),
     }
-    return {name: value.tolist() for name, value in found.items()}
+    return {name: value.tolist() for name, value in scores.items()}
 
 
 @dataclass

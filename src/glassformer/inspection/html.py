@@ -11,5 +11,5 @@ def as_html(report: dict[str, Any]) -> str:
     page = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     # Inside a script element only "</" and "<!--" could end it early.
     data = json.dumps(report, ensure_ascii=False).replace("<", "\\u003c")
-    given = {"__TITLE__": escape(report["text"][:60]), "__REPORT__": data}
-    return re.sub("__TITLE__|__REPORT__", lambda found: given[found[0]], page)
+    fields = {"__TITLE__": escape(report["text"][:60]), "__REPORT__": data}
+    return re.sub("__TITLE__|__REPORT__", lambda match: fields[match[0]], page)

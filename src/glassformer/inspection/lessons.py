@@ -30,7 +30,7 @@ class Scale:
 
 def scale_effect(widths: tuple[int, ...] = (16, 64, 256, 1024), S: int = 64, N: int = 512) -> list[Scale]:
     generator = torch.Generator().manual_seed(0)
-    found: list[Scale] = []
+    rows: list[Scale] = []
     for D in widths:
         q, k = torch.randn(N, D, generator=generator), torch.randn(S, D, generator=generator)
         for scaled in (False, True):
@@ -39,8 +39,8 @@ def scale_effect(widths: tuple[int, ...] = (16, 64, 256, 1024), S: int = 64, N: 
             entropy = -(A * A.clamp_min(1e-30).log()).sum(dim=-1).mean() / log(S)
             slope = (A * (1 - A)).mean()
             largest = A.max(dim=-1).values.mean()
-            found.append(Scale(D, scaled, float(scores.var()), float(largest), float(entropy), float(slope)))
-    return found
+            rows.append(Scale(D, scaled, float(scores.var()), float(largest), float(entropy), float(slope)))
+    return rows
 
 
 @dataclass
@@ -59,9 +59,9 @@ def equivariance(model: nn.Module, inputs: Tensor, order: Tensor | None = None) 
     if sorted(order.tolist()) != list(range(T)):
         raise UsageError(f"a permutation of {T} positions names each of them once")
     order = order.to(inputs.device)
-    straight = model(inputs)
-    if straight.ndim != 3:
+    outputs = model(inputs)
+    if outputs.ndim != 3:
         raise UsageError("this model answers once for the whole text; equivariance is about positions")
-    permuted = model(inputs[:, order])
-    gap = float((permuted - straight[:, order]).norm() / straight.norm())
+    permuted_outputs = model(inputs[:, order])
+    gap = float((permuted_outputs - outputs[:, order]).norm() / outputs.norm())
     return Equivariance(gap, gap < 1e-5)

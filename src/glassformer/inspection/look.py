@@ -80,7 +80,7 @@ class Look:
         """What each head writes into the stream, (H, T, C)."""
         part = self.part if part is None else part
         z = self.trace[f"{part}{layer}.z"].float()
-        return maps.written_by_head(maps.attention_of(self.trace, layer, part), z)[0]
+        return maps.head_contributions(maps.attention_of(self.trace, layer, part), z)[0]
 
     def components(self, upto: int | None = None, **options: Any) -> residual.Components:
         """The parts of the stream. Options: positions, part, heads, final (see residual.py)."""
@@ -97,17 +97,17 @@ class Look:
 
         `output` is its number or its name.
         """
-        chosen = int(self.logits(position).argmax()) if output is None else output
-        if isinstance(chosen, str):
-            chosen = self.number(chosen)
-        return residual.attribute(self.trace, chosen, position, against, self.part, heads)
+        token = int(self.logits(position).argmax()) if output is None else output
+        if isinstance(token, str):
+            token = self.number(token)
+        return residual.attribute(self.trace, token, position, against, self.part, heads)
 
     def number(self, name: str) -> int:
         """The number of an output: a token or a label."""
-        found = [i for i in range(self.trace.logits.shape[-1]) if self.name(i) == name]
-        if not found:
+        matches = [i for i in range(self.trace.logits.shape[-1]) if self.name(i) == name]
+        if not matches:
             raise UsageError(f"no token or label is {name!r}")
-        return found[0]
+        return matches[0]
 
     def logits(self, position: int = -1) -> Tensor:
         """The scores at a position, or for the whole text where there is one answer."""
@@ -120,17 +120,17 @@ class Look:
 
     def best(self, position: int = -1, k: int = 5) -> list[tuple[str, float]]:
         """The likeliest outputs there, with their probabilities."""
-        return self.named(self.logits(position), k)
+        return self.top_outputs(self.logits(position), k)
 
-    def named(self, logits: Tensor, k: int) -> list[tuple[str, float]]:
-        found = logits.softmax(-1).topk(min(k, len(logits)))
-        return [(self.name(i), p) for p, i in zip(found.values.tolist(), found.indices.tolist(), strict=True)]
+    def top_outputs(self, logits: Tensor, k: int) -> list[tuple[str, float]]:
+        top = logits.softmax(-1).topk(min(k, len(logits)))
+        return [(self.name(i), p) for p, i in zip(top.values.tolist(), top.indices.tolist(), strict=True)]
 
     def lens(self, position: int = -1, k: int = 3) -> list[tuple[str, list[tuple[str, float]]]]:
         """What each depth of the stream would answer at a position: (site, its likeliest outputs)."""
         sites = residual.stream_sites(self.trace, self.part)
-        found = [residual.lens(self.trace, site, self.part, [position])[0, 0] for site in sites]
-        return [(site, self.named(logits, k)) for site, logits in zip(sites, found, strict=True)]
+        rows = [residual.lens(self.trace, site, self.part, [position])[0, 0] for site in sites]
+        return [(site, self.top_outputs(row, k)) for site, row in zip(sites, rows, strict=True)]
 
     def stream(self) -> list[tuple[str, float, float]]:
         """Along the stream: (site, its mean length over positions, mean cosine with the last of it)."""
@@ -155,10 +155,10 @@ class Look:
             raise UsageError("a text of one token has no next token to predict: there is no loss")
         return backwards.next_token_loss(self.trace.inputs[-1])
 
-    def backward(self, part: str | None = None) -> tuple[float, list[backwards.Passed]]:
+    def backward(self, part: str | None = None) -> tuple[float, list[backwards.LayerGradient]]:
         """The loss, and how its gradient comes down through each layer."""
-        value, found = backwards.backward(self.trace, self.loss(), self.part if part is None else part)
-        return float(value), found
+        value, layers = backwards.backward(self.trace, self.loss(), self.part if part is None else part)
+        return float(value), layers
 
     def depth(self) -> dict[str, list[float]]:
         """The gradient's length over depth, as the model is and without its residual connections."""

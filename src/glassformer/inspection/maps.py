@@ -35,17 +35,17 @@ def pattern(
     """The weights A (B, H, T, S) of a layer; `cross`: of the decoder's look into the source."""
     mixer, site = attention_of(trace, layer, part, cross), _site(trace, layer, part, cross)
     q, k = trace[f"{site}q"].float(), trace[f"{site}k"].float()
-    chosen = list(range(q.shape[1])) if heads is None else list(heads)
-    groups = [h // (q.shape[1] // k.shape[1]) for h in chosen]  # the key-value head of each
+    indices = list(range(q.shape[1])) if heads is None else list(heads)
+    groups = [h // (q.shape[1] // k.shape[1]) for h in indices]  # the key-value head of each
     q, k, mask = (
-        q[:, chosen],
+        q[:, indices],
         k[:, groups],
         Mask(padding_mask=trace.padding_mask) if cross else mask_of(trace, part),
     )
     rows = _rows(queries, q.shape[-2])
-    pieces = [_some_rows(q, k, mask, mixer, chosen, run) for run in _runs(rows)]
-    found, order = torch.cat(pieces, dim=2), sorted(rows)
-    return found if rows == order else found[:, :, [order.index(r) for r in rows]]
+    pieces = [_some_rows(q, k, mask, mixer, indices, run) for run in _runs(rows)]
+    weights, order = torch.cat(pieces, dim=2), sorted(rows)
+    return weights if rows == order else weights[:, :, [order.index(r) for r in rows]]
 
 
 def _some_rows(
@@ -53,14 +53,14 @@ def _some_rows(
 ) -> Tensor:
     """A run of neighbouring rows. Under a causal mask the keys behind the last of them are not looked at."""
     T, S = q.shape[-2], k.shape[-2]
-    near = rows.stop if mask.causal and T == S else S
-    padding = None if mask.padding_mask is None else mask.padding_mask[:, :near]
-    queries, keys = torch.arange(rows.start, rows.stop, device=q.device), torch.arange(near, device=q.device)
+    end = rows.stop if mask.causal and T == S else S
+    padding = None if mask.padding_mask is None else mask.padding_mask[:, :end]
+    queries, keys = torch.arange(rows.start, rows.stop, device=q.device), torch.arange(end, device=q.device)
     bias = mixer.bias(queries[None], keys) if isinstance(mixer, Mixer) else None
     bias = None if bias is None else bias[:, heads].float()
-    q, k = q[:, :, rows.start : rows.stop], k[:, :, :near]
+    q, k = q[:, :, rows.start : rows.stop], k[:, :, :end]
     weights = attend_by_formula(q, k, k, replace(mask, padding_mask=padding), bias, queries)[1]
-    return nn.functional.pad(weights, (0, S - near))
+    return nn.functional.pad(weights, (0, S - end))
 
 
 def value_weighted(
@@ -74,12 +74,13 @@ def value_weighted(
     """Each row of A in the proportions of what would be written, (B, H, T, S)."""
     weights, site = pattern(trace, layer, heads, queries, part, cross), _site(trace, layer, part, cross)
     v, H = trace[f"{site}v"].float(), trace[f"{site}q"].shape[1]
-    written = written_by_head(
+    contributions = head_contributions(
         attention_of(trace, layer, part, cross), v.repeat_interleave(H // v.shape[1], dim=1)
     )
-    lengths = written.norm(dim=-1) if heads is None else written.norm(dim=-1)[:, list(heads)]  # (B, H, S)
-    weighted = weights * lengths[:, :, None]
-    return weighted / weighted.sum(dim=-1, keepdim=True).clamp_min(1e-30)
+    lengths = contributions.norm(dim=-1)  # (B, H, S)
+    lengths = lengths if heads is None else lengths[:, list(heads)]
+    products = weights * lengths[:, :, None]
+    return products / products.sum(dim=-1, keepdim=True).clamp_min(1e-30)
 
 
 def rollout(trace: Trace, upto: int | None = None, part: str = "") -> Tensor:
@@ -95,7 +96,7 @@ def rollout(trace: Trace, upto: int | None = None, part: str = "") -> Tensor:
     return flow
 
 
-def written_by_head(layer: Mixer | CrossAttention, z: Tensor) -> Tensor:
+def head_contributions(layer: Mixer | CrossAttention, z: Tensor) -> Tensor:
     """What each head alone writes into the stream, (B, H, T, C), from z (B, H, T, E): Oⁱ zⁱ.
 
     W_O's columns fall into one slice per head. A rung of the ladder without W_O writes each head's values to
@@ -111,17 +112,17 @@ def written_by_head(layer: Mixer | CrossAttention, z: Tensor) -> Tensor:
 def attention_of(trace: Trace, layer: int, part: str = "", cross: bool = False) -> Mixer | CrossAttention:
     body = body_of(trace.model, part)
     if cross and isinstance(body, RecurrentStack):  # it has one, behind the last layer
-        found = body.cross
+        attention = body.cross
     else:
         blocks = stack_of(trace, part).blocks
         if not 0 <= layer < len(blocks):
             raise UsageError(f"there is no layer {layer}: the model has {len(blocks)}, counted from 0")
         block = blocks[layer]
         assert isinstance(block, Block)
-        found = block.cross if cross else block.attention
-    if found is None:
+        attention = block.cross if cross else block.attention
+    if attention is None:
         raise UsageError(f"layer {layer} has no cross-attention")
-    return found
+    return attention
 
 
 def _site(trace: Trace, layer: int, part: str, cross: bool) -> str:

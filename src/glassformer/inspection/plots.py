@@ -80,8 +80,8 @@ def lens(report: dict[str, Any]) -> Figure:
     """What each depth would answer at each position, shaded by how sure it is."""
     depths, tokens = report["residual"]["lens"], next(reversed(report["tokens"].values()))
     sites = list(depths)
-    shown = slice(max(0, len(tokens) - 16), len(tokens))  # the last that can be read
-    table = [depths[site][shown] for site in sites]
+    window = slice(max(0, len(tokens) - 16), len(tokens))  # the last that can be read
+    table = [depths[site][window] for site in sites]
     figure = Figure(figsize=(1.0 + 0.75 * len(table[0]), 0.8 + 0.32 * len(sites)), layout="constrained")
     axes = figure.add_subplot()
     axes.imshow(
@@ -93,20 +93,20 @@ def lens(report: dict[str, Any]) -> Figure:
             axes.text(x, y, visible(token)[:8], ha="center", va="center", fontsize=7, color=colour)
     axes.set_yticks(range(len(sites)), sites, fontsize=7)
     axes.set_xticks(
-        range(len(table[0])), [visible(t)[:10] for t in tokens[shown]], fontsize=7, rotation=60, ha="right"
+        range(len(table[0])), [visible(t)[:10] for t in tokens[window]], fontsize=7, rotation=60, ha="right"
     )
     axes.set_title("What the stream would answer at each depth", fontsize=9, loc="left")
     return figure
 
 
-def stream(found: dict[str, Any]) -> Figure:
+def stream(residual: dict[str, Any]) -> Figure:
     """How long the stream is behind each layer, what each layer writes, and how far both have turned."""
     figure = Figure(figsize=(9, 2.8), layout="constrained")
     for axes, key, what in zip(
         figure.subplots(1, 2), ("length", "cosine"), ("length", "cosine with the end"), strict=True
     ):
         for name, colour in (("stream", INK), ("writes", WARM)):
-            rows = found[name]
+            rows = residual[name]
             if rows:
                 axes.plot(
                     range(len(rows)), [r[key] for r in rows], "o-", color=colour, markersize=3, label=name
@@ -119,23 +119,25 @@ def stream(found: dict[str, Any]) -> Figure:
     return figure
 
 
-def attribution(found: dict[str, Any], most: int = 24) -> Figure:
-    parts = sorted(found["parts"].items(), key=lambda item: -abs(item[1]))[:most][::-1]
+def attribution(section: dict[str, Any], most: int = 24) -> Figure:
+    parts = sorted(section["parts"].items(), key=lambda item: -abs(item[1]))[:most][::-1]
     figure = Figure(figsize=(6, 0.8 + 0.22 * len(parts)), layout="constrained")
     axes = figure.add_subplot()
     axes.barh([n for n, _ in parts], [v for _, v in parts], color=[INK if v >= 0 else WARM for _, v in parts])
     axes.axvline(0, color=RULE, linewidth=0.8)
     axes.tick_params(labelsize=7)
-    axes.set_title(f"The logit of {visible(found['output'])}: {found['logit']:.3f}", fontsize=9, loc="left")
+    axes.set_title(
+        f"The logit of {visible(section['output'])}: {section['logit']:.3f}", fontsize=9, loc="left"
+    )
     _plain(axes)
     return figure
 
 
-def gradient(found: dict[str, Any]) -> Figure:
+def gradient(section: dict[str, Any]) -> Figure:
     """Over depth: what arrives, and its two ways; beside it, the same model without residual connections."""
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    layers = found["layers"]
+    layers = section["layers"]
     x = range(len(layers))
     for key, colour in (("before", "black"), ("identity", INK), ("through", WARM)):
         left.semilogy(
@@ -151,7 +153,7 @@ def gradient(found: dict[str, Any]) -> Figure:
         list(x)[::step], [p["layer"] for p in layers][::step], fontsize=7, rotation=60, ha="right"
     )
     left.set_title("The gradient before each layer, and its two ways", fontsize=9, loc="left")
-    for (name, lengths), colour in zip(found["depth"].items(), (INK, WARM), strict=False):
+    for (name, lengths), colour in zip(section["depth"].items(), (INK, WARM), strict=False):
         right.semilogy(range(len(lengths)), lengths, "o-", color=colour, markersize=3, label=name)
     right.set_xlabel("blocks passed", fontsize=8)
     right.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -163,15 +165,15 @@ def gradient(found: dict[str, Any]) -> Figure:
     return figure
 
 
-def heads(found: list[dict[str, Any]]) -> Figure:
+def heads(scores: list[dict[str, Any]]) -> Figure:
     """A panel for every kind, layers × heads."""
-    layers, columns = 1 + max(h["layer"] for h in found), 1 + max(h["head"] for h in found)
+    layers, columns = 1 + max(h["layer"] for h in scores), 1 + max(h["head"] for h in scores)
     figure = Figure(
         figsize=(1.9 * len(KINDS), 1.0 + 1.5 * max(0.6, layers / max(columns, 4))), layout="constrained"
     )
     for k, kind in enumerate(KINDS):
         table = np.zeros((layers, columns))
-        for h in found:
+        for h in scores:
             table[h["layer"], h["head"]] = h["scores"][kind]
         axes = figure.add_subplot(1, len(KINDS), k + 1)
         axes.imshow(table, cmap="Blues", vmin=0, vmax=1)
@@ -205,12 +207,14 @@ def cost(points: Sequence[Any], fits: Sequence[Any]) -> Figure:
     views = (("T", "seconds", "time"), ("C", "seconds", "time"), ("T", "bytes", "memory"))
     for axes, (over, what, exponent) in zip(panels, views, strict=True):
         for part in dict.fromkeys(p.part for p in points):
-            some = [p for p in points if p.part == part and (narrow == p.C if over == "T" else middle == p.T)]
+            series = [
+                p for p in points if p.part == part and (narrow == p.C if over == "T" else middle == p.T)
+            ]
             fit = slopes.get((part, over))
             label = part if fit is None else f"{part}: {over}^{getattr(fit, exponent):.2f}"
             axes.loglog(
-                [getattr(p, over) for p in some],
-                [getattr(p, what) for p in some],
+                [getattr(p, over) for p in series],
+                [getattr(p, what) for p in series],
                 "o-",
                 markersize=3,
                 label=label,
@@ -218,8 +222,8 @@ def cost(points: Sequence[Any], fits: Sequence[Any]) -> Figure:
             expected = (
                 None if fit is None else (fit.expected_time if exponent == "time" else fit.expected_memory)
             )
-            if expected is not None and some:
-                x, y = np.array([getattr(p, over) for p in some], float), getattr(some[-1], what)
+            if expected is not None and series:
+                x, y = np.array([getattr(p, over) for p in series], float), getattr(series[-1], what)
                 axes.loglog(
                     x, y * (x / x[-1]) ** expected, ":", color=axes.lines[-1].get_color(), linewidth=0.9
                 )

@@ -44,8 +44,8 @@ class Relation:
 @cache
 def sentences() -> dict[str, list[Sentence]]:
     """The labelled list of the project."""
-    listed = yaml.safe_load(Path(__file__).with_name("relations.yaml").read_text(encoding="utf-8"))
-    return {name: [parse(line) for line in lines] for name, lines in listed.items()}
+    relations_by_name = yaml.safe_load(Path(__file__).with_name("relations.yaml").read_text(encoding="utf-8"))
+    return {name: [parse(line) for line in lines] for name, lines in relations_by_name.items()}
 
 
 def parse(line: str) -> Sentence:
@@ -62,11 +62,11 @@ def parse(line: str) -> Sentence:
 def relations(model: nn.Module, encode: Encode, limit: int | None = None) -> list[Relation]:
     """How strongly each head of a transformer follows each relation of the list."""
     device = next(model.parameters()).device
-    found: list[Relation] = []
-    for name, listed in sentences().items():
+    results: list[Relation] = []
+    for name, examples in sentences().items():
         total: torch.Tensor | None = None
-        even, used = 0.0, 0
-        for sentence in listed:
+        even, count = 0.0, 0
+        for sentence in examples:
             ids, places = encode(sentence.text)
             source, target = (_tokens(places, word) for word in (sentence.source, sentence.target))
             if not source or not target or (limit is not None and len(ids) > limit):
@@ -74,13 +74,13 @@ def relations(model: nn.Module, encode: Encode, limit: int | None = None) -> lis
             trace = record_trace(model, torch.tensor([ids], device=device), sites=("q", "k"))
             layers = range(len(stack_of(trace).blocks))
             row = source[-1]
-            looks = torch.stack([pattern(trace, i, queries=[row])[0, :, 0, target].sum(-1) for i in layers])
-            total = looks if total is None else total + looks
+            weights = torch.stack([pattern(trace, i, queries=[row])[0, :, 0, target].sum(-1) for i in layers])
+            total = weights if total is None else total + weights
             visible = row + 1 if stack_of(trace).mask.causal else len(ids)
-            even, used = even + len(target) / visible, used + 1
+            even, count = even + len(target) / visible, count + 1
         if total is not None:
-            found.append(Relation(name, (total / used).tolist(), even / used, used))
-    return found
+            results.append(Relation(name, (total / count).tolist(), even / count, count))
+    return results
 
 
 def _tokens(places: list[tuple[int, int]], word: tuple[int, int]) -> list[int]:

@@ -12,7 +12,7 @@ import torch
 from glassformer.core.errors import UsageError
 from glassformer.inspection import heads, residual
 from glassformer.inspection.look import Look
-from glassformer.inspection.maps import attention_of, written_by_head
+from glassformer.inspection.maps import attention_of, head_contributions
 from glassformer.inspection.relations import relations
 from glassformer.inspection.trace import record_trace, stack_of
 
@@ -23,7 +23,7 @@ MOST_MAPS = 4_000_000  # numbers of attention maps that are written without bein
 def report(look: Look, maps: bool = False, position: int = -1) -> dict[str, Any]:
     """`maps`: those of a long text too; `position` is where a logit is taken apart."""
     _refuse_nan(look)
-    found: dict[str, Any] = {
+    sections: dict[str, Any] = {
         "schema": "glassformer/look",
         "version": VERSION,
         "text": look.text,
@@ -34,18 +34,18 @@ def report(look: Look, maps: bool = False, position: int = -1) -> dict[str, Any]
         "predictions": _predictions(look),
         "omitted": [],
     }
-    found["residual"] = _residual(look)
-    found["gradient"] = _gradient(look)
+    sections["residual"] = _residual(look)
+    sections["gradient"] = _gradient(look)
     if look.is_transformer:
-        found["attribution"] = _attribution(look, position)
-        found |= _attention(look, maps, found["omitted"])
-        found |= _heads(look)
-        found["errors"] = _errors(look, found)
+        sections["attribution"] = _attribution(look, position)
+        sections |= _attention(look, maps, sections["omitted"])
+        sections |= _heads(look)
+        sections["errors"] = _errors(look, sections)
     else:
-        found["omitted"] += ["attention", "attribution", "heads"]
+        sections["omitted"] += ["attention", "attribution", "heads"]
         if f"{look.part}cross.q" in look.trace.values:
-            found["cross.attention"] = [look.pattern(0, cross=True).tolist()]
-    return _rounded(found)
+            sections["cross.attention"] = [look.pattern(0, cross=True).tolist()]
+    return _round(sections)
 
 
 def _refuse_nan(look: Look) -> None:
@@ -65,20 +65,19 @@ def _predictions(look: Look) -> list[list[list[Any]]]:
 
 
 def _residual(look: Look) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    section: dict[str, Any] = {
         "stream": [{"site": s, "length": n, "cosine": c} for s, n, c in look.stream()],
         "writes": [{"site": s, "length": n, "cosine": c} for s, n, c in look.writes()],
     }
-    crossing = (
-        f"{look.part}cross.z" in look.trace.values
-    )  # what a recurrent translator answers is made behind it
-    if not look.answers_once and not crossing:
-        found["lens"] = {}
+    # What a recurrent translator answers is made behind its look into the source.
+    has_cross = f"{look.part}cross.z" in look.trace.values
+    if not look.answers_once and not has_cross:
+        section["lens"] = {}
         for site in residual.stream_sites(look.trace, look.part):
             best = residual.lens(look.trace, site, look.part)[0].softmax(-1).max(dim=-1)
             each = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-            found["lens"][site] = [[look.name(i), p] for i, p in each]
-    return found
+            section["lens"][site] = [[look.name(i), p] for i, p in each]
+    return section
 
 
 def _attribution(look: Look, position: int) -> dict[str, Any]:
@@ -91,10 +90,10 @@ def _attribution(look: Look, position: int) -> dict[str, Any]:
 def _gradient(look: Look) -> dict[str, Any]:
     if look.task != "classify" and look.trace.inputs[-1].shape[1] < 2:
         return {}
-    found: dict[str, Any] = {"depth": look.depth()}
+    section: dict[str, Any] = {"depth": look.depth()}
     if look.is_transformer:
-        found["loss"], passed = look.backward()
-        found["layers"] = [
+        section["loss"], layers = look.backward()
+        section["layers"] = [
             {
                 "layer": p.layer.removeprefix(look.part),
                 "before": float(p.before.norm()),
@@ -102,26 +101,26 @@ def _gradient(look: Look) -> dict[str, Any]:
                 "through": float(p.through.norm()),
                 "error": p.error,
             }
-            for p in passed
+            for p in layers
         ]
-    return found
+    return section
 
 
 def _attention(look: Look, always: bool, omitted: list[str]) -> dict[str, Any]:
     """Maps by part: self-attention of each stack, and of a translator the look into the source."""
-    found: dict[str, Any] = {}
+    section: dict[str, Any] = {}
     for part in look.tokens:
         T = len(look.tokens[part])
-        count = range(len(stack_of(look.trace, part).blocks))
-        if not always and len(count) * look.trace[f"{part}0.q"].shape[1] * T * T > MOST_MAPS:
+        layers = range(len(stack_of(look.trace, part).blocks))
+        if not always and len(layers) * look.trace[f"{part}0.q"].shape[1] * T * T > MOST_MAPS:
             omitted += [f"{part}{name}" for name in ("attention", "value_weighted", "rollout")]
             continue
-        found[f"{part}attention"] = [look.pattern(i, part=part).tolist() for i in count]
-        found[f"{part}value_weighted"] = [look.value_weighted(i, part=part).tolist() for i in count]
-        found[f"{part}rollout"] = look.rollout(part=part).tolist()
+        section[f"{part}attention"] = [look.pattern(i, part=part).tolist() for i in layers]
+        section[f"{part}value_weighted"] = [look.value_weighted(i, part=part).tolist() for i in layers]
+        section[f"{part}rollout"] = look.rollout(part=part).tolist()
         if part == "decoder.":
-            found["cross.attention"] = [look.pattern(i, part=part, cross=True).tolist() for i in count]
-    return found
+            section["cross.attention"] = [look.pattern(i, part=part, cross=True).tolist() for i in layers]
+    return section
 
 
 def _heads(look: Look) -> dict[str, Any]:
@@ -131,76 +130,73 @@ def _heads(look: Look) -> dict[str, Any]:
     if look.part or not vocab or limit < 9:
         return {}
     device = look.trace.logits.device
-    sequences = heads.repeated(vocab, min(limit, 65), avoid=look.specials).to(device)
+    sequences = heads.repeated_sequences(vocab, min(limit, 65), avoid=look.specials).to(device)
     trace = record_trace(model, sequences, sites=("q", "k", "z"))
-    scored = heads.score_heads(trace)
-    made: dict[str, Any] = {
-        "heads": [{"layer": h.layer, "head": h.head, "kind": h.kind, "scores": h.scores} for h in scored],
+    scores = heads.score_heads(trace)
+    section: dict[str, Any] = {
+        "heads": [{"layer": h.layer, "head": h.head, "kind": h.kind, "scores": h.scores} for h in scores],
         "ranking": {
-            kind: [[h.layer, h.head, h.scores[kind]] for h in heads.rank(scored, kind)]
-            for kind in scored[0].scores
+            kind: [[h.layer, h.head, h.scores[kind]] for h in heads.rank(scores, kind)]
+            for kind in scores[0].scores
         },
     }
     if look.task == "language":
-        plain, top = heads.copying(model, sequences), heads.rank(scored, "induction")[0]
+        plain, top = heads.copying(model, sequences), heads.rank(scores, "induction")[0]
         without = heads.copying(model, sequences, [heads.ablation(trace, top.layer, top.head)])
-        made["copying"] = {
+        section["copying"] = {
             "first": plain.first,
             "second": plain.second,
             "saved": plain.saved,
             "without": {"layer": top.layer, "head": top.head, "saved": without.saved},
         }
     if look.encode is not None:
-        made["relations"] = [
+        section["relations"] = [
             {"name": r.name, "weights": r.weights, "even": r.even, "sentences": r.sentences}
             for r in relations(model, look.encode, limit)
         ]
-    return made
+    return section
 
 
-def _errors(look: Look, found: dict[str, Any]) -> dict[str, float]:
+def _errors(look: Look, sections: dict[str, Any]) -> dict[str, float]:
     """How far each sum is from what it should be, as a share of it: the largest of all layers and parts."""
-    heads_: list[float] = []
-    streams: list[float] = []
+    head_errors: list[float] = []
+    stream_errors: list[float] = []
     for part in look.tokens:
         T, count = len(look.tokens[part]), len(stack_of(look.trace, part).blocks)
         for i in range(count):
             for cross in (False, True) if part == "decoder." else (False,):
-                heads_.append(_head_error(look, i, part, cross))
+                head_errors.append(_head_error(look, i, part, cross))
         for first in range(0, T, 64):  # a part is as large as the stream, and there are many
-            some = list(range(first, min(T, first + 64)))
-            streams.append(look.components(positions=some, part=part).error)
+            positions = list(range(first, min(T, first + 64)))
+            stream_errors.append(look.components(positions=positions, part=part).error)
     errors = {
-        "heads → attention": max(heads_),
-        "parts → stream": max(streams),
-        "parts → logit": found["attribution"]["error"],
+        "heads → attention": max(head_errors),
+        "parts → stream": max(stream_errors),
+        "parts → logit": sections["attribution"]["error"],
     }
-    if found["gradient"]:
-        errors["identity + through → gradient"] = max(p["error"] for p in found["gradient"]["layers"])
+    if sections["gradient"]:
+        errors["identity + through → gradient"] = max(p["error"] for p in sections["gradient"]["layers"])
     return errors
 
 
 def _head_error(look: Look, layer: int, part: str, cross: bool) -> float:
-    attention, site = (
-        attention_of(look.trace, layer, part, cross),
-        f"{part}{layer}.{'cross.' if cross else ''}",
-    )
+    attention = attention_of(look.trace, layer, part, cross)
+    site = f"{part}{layer}.{'cross.' if cross else ''}"
     bias = getattr(getattr(attention, "out", None), "bias", None)
-    written = written_by_head(attention, look[f"{site}z"].float()).sum(dim=1)
-    return residual.relative_error(
-        written + (0.0 if bias is None else bias.detach()), look[f"{site}attn_out"]
-    )
+    contributions = head_contributions(attention, look[f"{site}z"].float()).sum(dim=1)
+    total = contributions if bias is None else contributions + bias.detach()
+    return residual.relative_error(total, look[f"{site}attn_out"])
 
 
-def _rounded(value: Any) -> Any:
+def _round(value: Any) -> Any:
     match value:
         case float():
             return float(f"{value:.5g}")
         case dict():
-            return {k: _rounded(v) for k, v in value.items()}
+            return {k: _round(v) for k, v in value.items()}
         case list() | tuple():
-            return [_rounded(v) for v in value]
+            return [_round(v) for v in value]
         case torch.Tensor():
-            return _rounded(value.tolist())
+            return _round(value.tolist())
         case _:
             return value

@@ -8,7 +8,7 @@ BAR = " ▏▎▍▌▋▊▉█"
 SHADES = "·░▒▓█"
 STANDS_OUT = 1.5  # times an even look
 COPIES = 0.1  # nats saved from which a model is said to copy
-SHOWN = (*KINDS, "local", "spread")
+COLUMNS = (*KINDS, "local", "spread")
 
 
 def as_text(report: dict[str, Any]) -> str:
@@ -29,12 +29,12 @@ def as_text(report: dict[str, Any]) -> str:
 
 def _head(report: dict[str, Any]) -> str:
     model = report["model"]
-    about = [f"{model[k]} {k}" for k in ("layers", "heads") if k in model] + [f"width {model['width']}"]
-    lines = [", ".join([model["family"], *about])]
+    sizes = [f"{model[k]} {k}" for k in ("layers", "heads") if k in model] + [f"width {model['width']}"]
+    lines = [", ".join([model["family"], *sizes])]
     for part, tokens in report["tokens"].items():
-        shown = " ".join(f"{i}:{visible(t)}" for i, t in enumerate(tokens))
+        numbered_tokens = " ".join(f"{i}:{visible(t)}" for i, t in enumerate(tokens))
         name = f"{part.removesuffix('.')}: " if part else ""
-        lines.append(f"{name}{len(tokens)} token{'s' * (len(tokens) != 1)}  {shown}")
+        lines.append(f"{name}{len(tokens)} token{'s' * (len(tokens) != 1)}  {numbered_tokens}")
     return "\n".join(lines)
 
 
@@ -53,22 +53,24 @@ def _lens(report: dict[str, Any]) -> str:
     if "lens" in residual:
         rows[0] += ";\nand what it would answer at the last one (the last norm is applied at each)"
     for row in residual["stream"]:
-        says = ""
+        answer = ""
         if "lens" in residual:
             token, p = residual["lens"][row["site"]][-1]
-            says = f"   says {visible(token)} {p:.1%}"
-        rows.append(f"  {row['site']:9} length {row['length']:8.2f}   cosine {row['cosine']:6.2f}{says}")
+            answer = f"   says {visible(token)} {p:.1%}"
+        rows.append(f"  {row['site']:9} length {row['length']:8.2f}   cosine {row['cosine']:6.2f}{answer}")
     return "\n".join(rows)
 
 
 def _attribution(report: dict[str, Any], most: int = 12) -> str:
-    found = report.get("attribution")
-    if not found:
+    attribution = report.get("attribution")
+    if not attribution:
         return ""
-    parts = sorted(found["parts"].items(), key=lambda item: -abs(item[1]))
+    parts = sorted(attribution["parts"].items(), key=lambda item: -abs(item[1]))
     largest = max(abs(v) for _, v in parts) or 1.0
-    place = "" if found["position"] is None else f" at position {found['position']}"
-    rows = [f"Who adds what to the logit of {visible(found['output'])}{place}, {found['logit']:.3f}"]
+    place = "" if attribution["position"] is None else f" at position {attribution['position']}"
+    rows = [
+        f"Who adds what to the logit of {visible(attribution['output'])}{place}, {attribution['logit']:.3f}"
+    ]
     for name, value in parts[:most]:
         rows.append(f"  {name:20} {value:+9.3f} {bar(abs(value) / largest, 30, '-' if value < 0 else None)}")
     if rest := parts[most:]:
@@ -77,18 +79,20 @@ def _attribution(report: dict[str, Any], most: int = 12) -> str:
 
 
 def _gradient(report: dict[str, Any]) -> str:
-    found = report["gradient"]
-    if not found:
+    gradient = report["gradient"]
+    if not gradient:
         return "No gradient: a text of one token has no next token to predict."
     own = "" if report["task"] in ("language", "translate") else " of its own answer"
     rows = ["The gradient on its way down"]
-    if "layers" in found:
-        rows[0] += f", of the loss{own}, {found['loss']:.3f}: how long it is before each layer, and of that"
+    if "layers" in gradient:
+        rows[0] += (
+            f", of the loss{own}, {gradient['loss']:.3f}: how long it is before each layer, and of that"
+        )
         rows.append("what came along the identity, and what through the layer")
-    for p in reversed(found.get("layers", [])):
+    for p in reversed(gradient.get("layers", [])):
         ways = f"identity {p['identity']:10.3e}   through {p['through']:10.3e}"
         rows.append(f"  {p['layer']:14} {p['before']:10.3e}   {ways}")
-    for name, lengths in found["depth"].items():
+    for name, lengths in gradient["depth"].items():
         ratio = lengths[0] / lengths[-1] if lengths[-1] else float("nan")
         rows.append(f"  {name}: at the embedding {ratio:.3g} times as long as behind the last layer")
     return "\n".join(rows)
@@ -99,10 +103,10 @@ def _heads(report: dict[str, Any], most: int = 16) -> str:
     if not heads:
         return ""
     rows = ["What heads do, on random tokens said twice (0 to 1)"]
-    rows.append("  layer.head  " + "".join(f"{kind:>11}" for kind in SHOWN) + "   called")
-    ranked = sorted(heads, key=lambda h: -max(v for k, v in h["scores"].items() if k in KINDS[:5]))
-    for h in sorted(ranked[:most], key=lambda h: (h["layer"], h["head"])):
-        scores = "".join(f"{h['scores'][kind]:8.2f} {shade(h['scores'][kind])} " for kind in SHOWN)
+    rows.append("  layer.head  " + "".join(f"{kind:>11}" for kind in COLUMNS) + "   called")
+    ranking = sorted(heads, key=lambda h: -max(v for k, v in h["scores"].items() if k in KINDS[:5]))
+    for h in sorted(ranking[:most], key=lambda h: (h["layer"], h["head"])):
+        scores = "".join(f"{h['scores'][kind]:8.2f} {shade(h['scores'][kind])} " for kind in COLUMNS)
         rows.append(f"  {h['layer']:5}.{h['head']:<4}  {scores}   {h['kind'] or ''}".rstrip())
     if len(heads) > most:
         rows.append(f"  … the {most} that do most of one thing, of {len(heads)}")
@@ -110,11 +114,11 @@ def _heads(report: dict[str, Any], most: int = 16) -> str:
         best = ", ".join(f"{i}.{h} {score:.2f}" for i, h, score in report["ranking"][kind][:4])
         rows.append(f"  most {kind}: {best}")
     if copying := report.get("copying"):
-        gone, saved = copying["without"], copying["saved"]
+        ablation, saved = copying["without"], copying["saved"]
         if saved > COPIES:
             rows.append(
                 f"  Copying saves {saved:.2f} nats a token the second time; with the mean of head "
-                f"{gone['layer']}.{gone['head']} in its place, {gone['saved']:.2f}."
+                f"{ablation['layer']}.{ablation['head']} in its place, {ablation['saved']:.2f}."
             )
         else:
             costs = f"{copying['second']:.2f} nats a token, the first {copying['first']:.2f}"
@@ -126,10 +130,10 @@ def _relations(report: dict[str, Any]) -> str:
     rows: list[str] = []
     arrows = {"pronoun": "from a pronoun to what it stands for", "verb": "from a verb to its subject"}
     for relation in report.get("relations", []):
-        each = [(w, i, h) for i, row in enumerate(relation["weights"]) for h, w in enumerate(row)]
+        weights = [(w, i, h) for i, row in enumerate(relation["weights"]) for h, w in enumerate(row)]
         name, even = arrows.get(relation["name"], relation["name"]), relation["even"]
-        far = [item for item in sorted(each, reverse=True)[:3] if item[0] > STANDS_OUT * even]
-        best = ", ".join(f"{i}.{h} {w:.2f}" for w, i, h in far) or "none stands out"
+        outliers = [item for item in sorted(weights, reverse=True)[:3] if item[0] > STANDS_OUT * even]
+        best = ", ".join(f"{i}.{h} {w:.2f}" for w, i, h in outliers) or "none stands out"
         rows.append(f"  {name}: {best}   (an even look: {even:.2f})")
     return "\n".join(["Heads that connect words", *rows]) if rows else ""
 

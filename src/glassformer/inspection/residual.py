@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.core.errors import UsageError
-from glassformer.inspection.maps import written_by_head
+from glassformer.inspection.maps import head_contributions
 from glassformer.inspection.trace import Trace, body_of, stack_of
 from glassformer.models.attention import CrossAttention, Mixer
 from glassformer.models.block import Block, bare, post, pre, renorm, replace
@@ -41,9 +41,9 @@ class Components:
         return relative_error(self.values.sum(dim=0), self.total)
 
 
-def relative_error(found: Tensor, wanted: Tensor) -> float:
-    found, wanted = found.detach(), wanted.detach()
-    return float((found.double() - wanted.double()).norm() / wanted.double().norm().clamp_min(1e-30))
+def relative_error(actual: Tensor, expected: Tensor) -> float:
+    actual, expected = actual.detach(), expected.detach()
+    return float((actual.double() - expected.double()).norm() / expected.double().norm().clamp_min(1e-30))
 
 
 def decompose(
@@ -60,22 +60,22 @@ def decompose(
     """
     stack, blocks = stack_of(trace, part), _blocks(stack_of(trace, part))
     last = len(blocks) if upto is None else upto
-    take = _taker(positions)
+    select = _selector(positions)
 
     def at(site: str) -> Tensor:
-        return take(trace[f"{part}{site}"].float())
+        return select(trace[f"{part}{site}"].float())
 
-    changed = {edit.site.removeprefix(part) for edit in trace.edits}
+    edit_sites = {edit.site.removeprefix(part) for edit in trace.edits}
 
     def with_edits(parts: Parts, site: str) -> Parts:
         """What an edit put there is a part of its own."""
-        if site not in changed:
+        if site not in edit_sites:
             return parts
         rest = at(site) - sum(p.float() for p in parts.values())
         return {**parts, f"edit of {site}": rest}
 
     stream = at("embed")
-    parts = with_edits(_embedded(trace, part, take), "embed")
+    parts = with_edits(_embedding_parts(trace, part, select), "embed")
     for i, block in enumerate(blocks[:last]):
         layers: list[tuple[str, Mixer | CrossAttention, nn.Module | None, str]] = []
         layers.append((f"{i}.", block.attention, block.attention_norm, f"{i}.resid_mid"))
@@ -83,20 +83,20 @@ def decompose(
             layers.append((f"{i}.cross.", block.cross, block.cross_norm, f"{i}.resid_cross"))
         for prefix, layer, norm, after in layers:
             z = at(f"{prefix}z") if heads else None
-            made = _attention_parts(prefix, layer, z, at(f"{prefix}attn_out"))
-            made = with_edits(made, f"{prefix}attn_out") if heads else made
-            parts = _join(parts, made, stream, at(f"{prefix}attn_out"), block, norm, f"{prefix}norm bias")
+            writes = _attention_parts(prefix, layer, z, at(f"{prefix}attn_out"))
+            writes = with_edits(writes, f"{prefix}attn_out") if heads else writes
+            parts = _join(parts, writes, stream, at(f"{prefix}attn_out"), block, norm, f"{prefix}norm bias")
             parts, stream = with_edits(parts, after), at(after)
-        made = {f"{i}.mlp": at(f"{i}.mlp_out")}
-        parts = _join(parts, made, stream, at(f"{i}.mlp_out"), block, block.mlp_norm, f"{i}.mlp norm bias")
+        writes = {f"{i}.mlp": at(f"{i}.mlp_out")}
+        parts = _join(parts, writes, stream, at(f"{i}.mlp_out"), block, block.mlp_norm, f"{i}.mlp norm bias")
         parts, stream = with_edits(parts, f"{i}.resid"), at(f"{i}.resid")
     if final:
-        parts = with_edits(carried(stack.norm, parts, stream, "final norm bias"), "final")
+        parts = with_edits(normalize_parts(stack.norm, parts, stream, "final norm bias"), "final")
         stream = at("final")
     return Components(list(parts), torch.stack([p.expand_as(stream) for p in parts.values()]), stream)
 
 
-def carried(norm: nn.Module | None, parts: Parts, whole: Tensor, constant: str) -> Parts:
+def normalize_parts(norm: nn.Module | None, parts: Parts, whole: Tensor, constant: str) -> Parts:
     """Parts of `whole` as parts of norm(whole): centred and scaled as the whole is, β as one more."""
     match norm:
         case LayerNorm():
@@ -131,18 +131,18 @@ def attribute(
     """
     direction, bias = readout(trace.model, token, against)
     if trace.logits.ndim == 2:
-        found = decompose(trace, part=part, heads=heads, final=True)
-        vectors = torch.einsum("t,ntc->nc", trace["pool"][0].float(), found.values[:, 0])
+        components = decompose(trace, part=part, heads=heads, final=True)
+        vectors = torch.einsum("t,ntc->nc", trace["pool"][0].float(), components.values[:, 0])
         logits = trace.logits[0].float()
     else:
-        found = decompose(trace, positions=[position], part=part, heads=heads, final=True)
-        vectors, logits = found.values[:, 0, 0], trace.logits[0, position].float()
+        components = decompose(trace, positions=[position], part=part, heads=heads, final=True)
+        vectors, logits = components.values[:, 0, 0], trace.logits[0, position].float()
     shares = vectors.detach() @ direction.float()
     logit = float(logits[token] - (0.0 if against is None else logits[against]))
-    named = dict(zip(found.names, shares.tolist(), strict=True))
+    contributions = dict(zip(components.names, shares.tolist(), strict=True))
     if bias:
-        named["unembedding bias"] = bias
-    return named, logit, abs(sum(named.values()) - logit) / max(1e-30, float(shares.norm()))
+        contributions["unembedding bias"] = bias
+    return contributions, logit, abs(sum(contributions.values()) - logit) / max(1e-30, float(shares.norm()))
 
 
 def readout(model: nn.Module, token: int, against: int | None = None) -> tuple[Tensor, float]:
@@ -159,9 +159,9 @@ def readout(model: nn.Module, token: int, against: int | None = None) -> tuple[T
 
 def unembedding_of(model: nn.Module) -> nn.Linear:
     anything: Any = model
-    found = getattr(anything, "unembedding", None) or anything.head.linear
-    assert isinstance(found, nn.Linear)
-    return found
+    linear = getattr(anything, "unembedding", None) or anything.head.linear
+    assert isinstance(linear, nn.Linear)
+    return linear
 
 
 def lens(trace: Trace, site: str, part: str = "", positions: Sequence[int] | None = None) -> Tensor:
@@ -169,7 +169,7 @@ def lens(trace: Trace, site: str, part: str = "", positions: Sequence[int] | Non
 
     The last norm is applied anew, as it would be there.
     """
-    stream = _taker(positions)(trace[f"{part}{site}"])
+    stream = _selector(positions)(trace[f"{part}{site}"])
     norm = getattr(body_of(trace.model, part), "norm", None)  # a recurrent model has none
     with torch.no_grad():
         return unembedding_of(trace.model)(stream if norm is None else norm(stream)).float()
@@ -185,7 +185,7 @@ def _blocks(stack: Any) -> list[Block]:
     return [block for block in stack.blocks if isinstance(block, Block)]
 
 
-def _embedded(trace: Trace, part: str, take: Callable[[Tensor], Tensor]) -> Parts:
+def _embedding_parts(trace: Trace, part: str, select: Callable[[Tensor], Tensor]) -> Parts:
     """Token and position: a scheme that embeds is a·x + p, so p is what it makes of nothing."""
     stack = stack_of(trace, part)
     inputs = trace.inputs[1] if part == "decoder." else trace.inputs[0]
@@ -194,8 +194,8 @@ def _embedded(trace: Trace, part: str, take: Callable[[Tensor], Tensor]) -> Part
         positions = torch.arange(tokens.shape[1], device=tokens.device)[None]
         nothing = stack.position.embed(torch.zeros_like(tokens), positions)
         whole = stack.position.embed(tokens, positions)
-    parts = {"token": take(whole - nothing)}
-    return {**parts, "position": take(nothing)} if bool(nothing.any()) else parts
+    parts = {"token": select(whole - nothing)}
+    return {**parts, "position": select(nothing)} if bool(nothing.any()) else parts
 
 
 def _attention_parts(
@@ -203,38 +203,45 @@ def _attention_parts(
 ) -> Parts:
     if z is None or layer is None:
         return {f"{prefix}attention": out}
-    each = written_by_head(layer, z)
-    parts = {f"{prefix}head {h}": each[:, h] for h in range(each.shape[1])}
+    contributions = head_contributions(layer, z)
+    parts = {f"{prefix}head {h}": contributions[:, h] for h in range(contributions.shape[1])}
     bias = getattr(getattr(layer, "out", None), "bias", None)
     return parts if bias is None else {**parts, f"{prefix}attention bias": bias.detach().float()}
 
 
 def _join(
-    parts: Parts, made: Parts, stream: Tensor, update: Tensor, block: Block, norm: nn.Module | None, name: str
+    parts: Parts,
+    writes: Parts,
+    stream: Tensor,
+    update: Tensor,
+    block: Block,
+    norm: nn.Module | None,
+    name: str,
 ) -> Parts:
     """What the stream is made of after a layer has written `made`, which sum to `update`."""
-    kept = {} if block.join is replace else parts
+    residual = {} if block.join is replace else parts
     match block.placement:
         case _ if block.placement in (pre, bare):
-            return {**kept, **made}
+            return {**residual, **writes}
         case _ if block.placement is renorm:
-            return {**({} if block.join is replace else carried(norm, kept, stream, name)), **made}
+            residual = residual and normalize_parts(norm, residual, stream, name)
+            return {**residual, **writes}
         case _ if block.placement is post:
             whole = update if block.join is replace else stream + update
-            return carried(norm, {**kept, **made}, whole, name)
+            return normalize_parts(norm, {**residual, **writes}, whole, name)
     raise UsageError(f"a norm placement that is not known here: {block.placement.__name__}")
 
 
-def _taker(positions: Sequence[int] | None) -> Callable[[Tensor], Tensor]:
+def _selector(positions: Sequence[int] | None) -> Callable[[Tensor], Tensor]:
     """The chosen positions of a value, the last dimension but one."""
     if positions is None:
         return lambda x: x
-    chosen = list(positions)
+    indices = list(positions)
 
-    def take(x: Tensor) -> Tensor:
+    def select(x: Tensor) -> Tensor:
         T = x.shape[-2]
-        if wrong := [t for t in chosen if not -T <= t < T]:
+        if wrong := [t for t in indices if not -T <= t < T]:
             raise UsageError(f"there is no position {wrong[0]}: expected 0 to {T - 1}")
-        return x[..., chosen, :]
+        return x[..., indices, :]
 
-    return take
+    return select

@@ -75,10 +75,10 @@ def gradients(trace: Trace, loss: Loss, sites: Sequence[str]) -> tuple[Tensor, d
     with torch.enable_grad():
         value = loss(_run(trace.model, trace.compiled, trace.inputs, trace.padding_mask, tap))
         # What an edit has replaced further on has no gradient: that is zero.
-        found = torch.autograd.grad(value, list(zeros.values()), materialize_grads=True)
+        slopes = torch.autograd.grad(value, list(zeros.values()), materialize_grads=True)
     if trace.compiled is not None:
-        value, found = value.clone(), [g.clone() for g in found]
-    return value.detach(), dict(zip(zeros, found, strict=True))
+        value, slopes = value.clone(), [g.clone() for g in slopes]
+    return value.detach(), dict(zip(zeros, slopes, strict=True))
 
 
 def check_edits(model: nn.Module, edits: Sequence[Edit]) -> None:
@@ -89,12 +89,12 @@ def check_edits(model: nn.Module, edits: Sequence[Edit]) -> None:
     _check(edits, record.shown, goes_on=True)
 
 
-def _check(edits: Sequence[Edit], shown: dict[str, tuple[int, ...]], goes_on: bool = False) -> None:
+def _check(edits: Sequence[Edit], shapes: dict[str, tuple[int, ...]], goes_on: bool = False) -> None:
     for edit in edits:
-        if edit.site not in shown:
-            hint = closest(edit.site, list(shown))
-            raise UsageError(f"no site '{edit.site}' to edit: {_few(shown)}{hint}")
-        edit.check(shown[edit.site], goes_on)
+        if edit.site not in shapes:
+            hint = closest(edit.site, list(shapes))
+            raise UsageError(f"no site '{edit.site}' to edit: {_few(shapes)}{hint}")
+        edit.check(shapes[edit.site], goes_on)
 
 
 class Chain:

@@ -32,36 +32,36 @@ class ClassifyTask(LabelTask):
         return (text for text, _ in source.require("train") if isinstance(text, str))
 
     def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
-        given, label = example
-        return self.encode_input(given), np.array(self.label_id(label))
+        x, label = example
+        return self.encode_input(x), np.array(self.label_id(label))
 
-    def encode_input(self, given: str | np.ndarray) -> np.ndarray:
-        return np.array([self.eot_id, *self.ids(given)]) if isinstance(given, str) else given
+    def encode_input(self, x: str | np.ndarray) -> np.ndarray:
+        return np.array([self.eot_id, *self.ids(x)]) if isinstance(x, str) else x
 
     def settings(self) -> Settings:
         settings = super().settings()
-        given, _ = self.source.require("train")[0]
-        if not isinstance(given, str):
-            settings["model"]["patch"] = given.shape[1]
+        x, _ = self.source.require("train")[0]
+        if not isinstance(x, str):
+            settings["model"]["patch"] = x.shape[1]
         return settings
 
     def baselines(self, split: str) -> dict[str, Result]:
         train, held_out = self.source.require("train"), self.source.require(split)
         y, truth = ([np.array(self.label_id(label)) for _, label in e] for e in (train, held_out))
-        given, asked = [x for x, _ in train], [x for x, _ in held_out]
+        train_inputs, inputs = [x for x, _ in train], [x for x, _ in held_out]
         tuning = self.source.splits.get("valid") or held_out
-        wanted = np.array([self.label_id(label) for _, label in tuning])
+        tuning_labels = np.array([self.label_id(label) for _, label in tuning])
 
-        def fitting(bag: Bag) -> float:
-            return float((bag.scores([x for x, _ in tuning]).argmax(-1).numpy() == wanted).mean())
+        def accuracy(bag: Bag) -> float:
+            return float((bag.scores([x for x, _ in tuning]).argmax(-1).numpy() == tuning_labels).mean())
 
         labels = [int(label) for label in y]
-        bags = [Bag(given, labels, len(self.labels), penalty) for penalty in PENALTIES]
-        scores = max(bags, key=fitting).scores(asked).numpy()
+        bags = [Bag(train_inputs, labels, len(self.labels), penalty) for penalty in PENALTIES]
+        scores = max(bags, key=accuracy).scores(inputs).numpy()
         answers = np.array([int(t) for t in truth])
         bag = classification(split, -scores[np.arange(len(answers)), answers], scores.argmax(-1) == answers)
-        what = "bag of words" if isinstance(given[0], str) else "logistic regression"
-        return {"majority": self._majority(split, y, truth), what: bag}
+        name = "bag of words" if isinstance(train_inputs[0], str) else "logistic regression"
+        return {"majority": self._majority(split, y, truth), name: bag}
 
     def inputs(
         self, model: nn.Module, config: Config, text: str, target: str | None = None

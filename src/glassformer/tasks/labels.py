@@ -59,9 +59,9 @@ class LabelTask(ExamplesTask):
         *,
         full: bool = True,
     ) -> Classification:
-        found = self.encoded(split, 1 << 30)
-        unseen = sum(int((y[config.model.context :] != NOT_SCORED).sum()) for _, y in found if y.ndim)
-        return evaluate_labels(model, self._objective(split, config.model.context), split, unseen)
+        examples = self.encoded(split, 1 << 30)
+        cut_labels = sum(int((y[config.model.context :] != NOT_SCORED).sum()) for _, y in examples if y.ndim)
+        return evaluate_labels(model, self._objective(split, config.model.context), split, cut_labels)
 
     def mistakes(
         self,
@@ -71,12 +71,14 @@ class LabelTask(ExamplesTask):
         options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
     ) -> Mistakes:
         examples = self.source.require(split)
-        found = answers(model, self._objective(split, config.model.context))
-        return label_mistakes(found, self.labels, lambda row, place: self._shown(examples[row][0], place))
+        predictions = answers(model, self._objective(split, config.model.context))
+        return label_mistakes(
+            predictions, self.labels, lambda row, place: self._input_text(examples[row][0], place)
+        )
 
-    def _shown(self, given: Any, place: int) -> str:
+    def _input_text(self, x: Any, position: int) -> str:
         """An example as a person reads it."""
-        return given if isinstance(given, str) else f"an image of {len(given)} patches"
+        return x if isinstance(x, str) else f"an image of {len(x)} patches"
 
     def label_id(self, label: str) -> int:
         try:

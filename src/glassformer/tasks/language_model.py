@@ -86,16 +86,16 @@ class LanguageTask(TextTask):
     ) -> Mistakes:
         assert isinstance(model, LanguageModel)
         tokens = self.tokens(split)
-        scored = score_tokens(model, tokens, config.model.context, options.stride)
+        losses = score_tokens(model, tokens, config.model.context, options.stride)
         counts = self._counts() if self.own_data else None
-        return text_mistakes(scored, tokens.read(0, len(tokens)), counts, self.tokenizer.decode)
+        return text_mistakes(losses, tokens.read(0, len(tokens)), counts, self.tokenizer.decode)
 
     def baselines(self, split: str) -> dict[str, Result]:
         train, held_out = self.tokens("train"), self.tokens(split)
         vocab = len(self.tokenizer)
         order = usual_order(vocab)
-        counted = NGram(train.beginning(BASELINE_TOKENS), vocab, order)
-        nats = -np.log(counted.probabilities(held_out.read(0, len(held_out)))[1:])
+        ngram = NGram(train.beginning(BASELINE_TOKENS), vocab, order)
+        nats = -np.log(ngram.probabilities(held_out.read(0, len(held_out)))[1:])
         text_bytes = held_out.bytes - self._first_bytes(held_out)
         result = Likelihood.from_nats(split, float(nats.sum()), len(nats), text_bytes, order, 1)
         return {f"{order}-gram, Kneser-Ney": result}

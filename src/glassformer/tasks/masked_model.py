@@ -60,18 +60,20 @@ class MaskedTask(TextTask):
         split: str,
         options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
     ) -> Mistakes:
-        made = [
-            (torch.where(batch["targets"] == NOT_SCORED, batch["inputs"], batch["targets"]).numpy(), found)
-            for batch, found in masked_answers(model, self._objective(split, config, seed=0))
+        batches = [
+            (torch.where(batch["targets"] == NOT_SCORED, batch["inputs"], batch["targets"]).numpy(), answers)
+            for batch, answers in masked_answers(model, self._objective(split, config, seed=0))
         ]
-        width = made[0][0].shape[1]
-        scored, at = [], 0
-        for ids, a in made:
-            scored.append(TokenLosses(at + a.rows * width + a.positions, a.positions, a.nats))
-            at += ids.size
-        flat = np.concatenate([ids.ravel() for ids, _ in made])
+        width = batches[0][0].shape[1]
+        losses, offset = [], 0
+        for ids, answer in batches:
+            losses.append(
+                TokenLosses(offset + answer.rows * width + answer.positions, answer.positions, answer.nats)
+            )
+            offset += ids.size
+        flat = np.concatenate([ids.ravel() for ids, _ in batches])
         counts = self._counts() if self.own_data else None
-        return text_mistakes(scored, flat, counts, self.tokenizer.decode)
+        return text_mistakes(losses, flat, counts, self.tokenizer.decode)
 
     def baselines(self, split: str) -> dict[str, Result]:
         """Always the most frequent token, with probabilities as frequent as in training."""

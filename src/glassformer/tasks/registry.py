@@ -12,7 +12,7 @@ from glassformer.tasks.task import Task
 from glassformer.tasks.translator import TranslateTask
 
 TASKS: dict[str, type[Task]] = {
-    j.name: j for j in (LanguageTask, MaskedTask, ClassifyTask, TagTask, TranslateTask)
+    kind.name: kind for kind in (LanguageTask, MaskedTask, ClassifyTask, TagTask, TranslateTask)
 }
 
 

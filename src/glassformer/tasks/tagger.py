@@ -47,31 +47,31 @@ class TagTask(LabelTask):
             ids += self.ids(f" {word}") or [self.eot_id]
         return np.array(ids), starts
 
-    def _shown(self, given: Any, place: int) -> str:
-        starts = self.encode_words(given)[1]
-        at = starts.index(place)
-        marked = [f"[{word}]" if i == at else word for i, word in enumerate(given)]
-        return " ".join(marked[max(0, at - 6) : at + 7])
+    def _input_text(self, x: Any, position: int) -> str:
+        starts = self.encode_words(x)[1]
+        index = starts.index(position)
+        pieces = [f"[{word}]" if i == index else word for i, word in enumerate(x)]
+        return " ".join(pieces[max(0, index - 6) : index + 7])
 
     def baselines(self, split: str) -> dict[str, Result]:
         """The most frequent tag; and the most frequent tag of each word."""
         train, held_out = self.source.require("train"), self.source.require(split)
         y, truth = ([np.array([self.label_id(t) for t in tags]) for _, tags in e] for e in (train, held_out))
-        seen: dict[str, Counter[int]] = {}
+        word_counts: dict[str, Counter[int]] = {}
         for (words, _), labels in zip(train, y, strict=True):
             for word, label in zip(words, labels.tolist(), strict=True):
-                seen.setdefault(word, Counter())[label] += 1
+                word_counts.setdefault(word, Counter())[label] += 1
         overall = Counter(int(label) for labels in y for label in labels)
         nats: list[float] = []
         right: list[bool] = []
         for (words, _), labels in zip(held_out, truth, strict=True):
             for word, label in zip(words, labels.tolist(), strict=True):
-                counts = seen.get(word, overall)
+                counts = word_counts.get(word, overall)
                 share = (counts[label] + 0.1) / (counts.total() + 0.1 * len(self.labels))
                 nats.append(-float(np.log(share)))
                 right.append(counts.most_common(1)[0][0] == label)
-        own = classification(split, np.array(nats), np.array(right))
-        return {"majority": self._majority(split, y, truth), "most frequent tag of the word": own}
+        per_word = classification(split, np.array(nats), np.array(right))
+        return {"majority": self._majority(split, y, truth), "most frequent tag of the word": per_word}
 
     def inputs(
         self, model: nn.Module, config: Config, text: str, target: str | None = None

@@ -247,9 +247,9 @@ class Task(ABC):
             part: [self.token_name(i) for i in ids[0].tolist()]
             for part, ids in zip(parts_of(model), inputs, strict=True)
         }
-        shown = ["family", "layers", "width", "context", "vocab"]
+        settings = ["family", "layers", "width", "context", "vocab"]
         if config.model.family == "transformer":
-            shown += ["heads", "placement", "norm", "position"]
+            settings += ["heads", "placement", "norm", "position"]
         return Look(
             trace,
             text,
@@ -257,7 +257,7 @@ class Task(ABC):
             names,
             self.output_name,
             run,
-            {name: getattr(config.model, name) for name in shown},
+            {name: getattr(config.model, name) for name in settings},
             list(self.text_tokenizer.specials.values()),
             self.word_encoder(),
         )

@@ -72,8 +72,10 @@ class TranslateTask(ExamplesTask):
         examples = self.source.require(split)
 
         def translate() -> list[str]:
-            found = self.translate(model, config, [source for source, _ in examples], **_search(options))
-            return [text for ((text, _), *_) in found]
+            translations = self.translate(
+                model, config, [source for source, _ in examples], **_search(options)
+            )
+            return [text for ((text, _), *_) in translations]
 
         references = [target for _, target in examples]
         return evaluate_translation(model, objective, split, references, translate if full else None)
@@ -91,10 +93,10 @@ class TranslateTask(ExamplesTask):
         """For each text its translations, best first."""
         assert self.tokenizer is not None
         sources = [np.array(self.ids(t), np.int64)[: config.model.context - 1] for t in texts]
-        found = translate_ids(
+        hypotheses = translate_ids(
             model, sources, self.eot_id, beams=beams, length_penalty=length_penalty, progress=progress
         )
-        return [[(self.tokenizer.decode(h.ids, specials=False), h) for h in best] for best in found]
+        return [[(self.tokenizer.decode(h.ids, specials=False), h) for h in best] for best in hypotheses]
 
     def mistakes(
         self,
@@ -105,14 +107,18 @@ class TranslateTask(ExamplesTask):
     ) -> Mistakes:
         assert isinstance(model, EncoderDecoderModel)
         sources, references = zip(*self.source.require(split), strict=True)
-        found = [best[0][0] for best in self.translate(model, config, list(sources), **_search(options))]
-        return translation_mistakes(sources, references, found, sentence_scores(found, references))
+        translations = [
+            best[0][0] for best in self.translate(model, config, list(sources), **_search(options))
+        ]
+        return translation_mistakes(
+            sources, references, translations, sentence_scores(translations, references)
+        )
 
     def sample(self, model: nn.Module, config: Config) -> str | None:
         assert isinstance(model, EncoderDecoderModel)
         sources = [source for source, _ in self.source.require("valid")[:3]]
-        found = self.translate(model, config, sources, beams=1)
-        return "\n".join(f"{s} → {best[0][0]}" for s, best in zip(sources, found, strict=True))
+        translations = self.translate(model, config, sources, beams=1)
+        return "\n".join(f"{s} → {best[0][0]}" for s, best in zip(sources, translations, strict=True))
 
     def baselines(self, split: str) -> dict[str, Result]:
         """The source as it is: what is the same in both languages."""
