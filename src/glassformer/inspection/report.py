@@ -11,16 +11,16 @@ import torch
 
 from glassformer.core.errors import UsageError
 from glassformer.inspection import heads, residual
-from glassformer.inspection.look import Look
 from glassformer.inspection.maps import attention_of, head_contributions
 from glassformer.inspection.relations import relations
+from glassformer.inspection.text_trace import TextTrace
 from glassformer.inspection.trace import record_trace, stack_of
 
 VERSION = 1
 MOST_MAPS = 4_000_000  # numbers of attention maps that are written without being asked for
 
 
-def report(look: Look, maps: bool = False, position: int = -1) -> dict[str, Any]:
+def report(look: TextTrace, maps: bool = False, position: int = -1) -> dict[str, Any]:
     """`maps`: those of a long text too; `position` is where a logit is taken apart."""
     _refuse_nan(look)
     sections: dict[str, Any] = {
@@ -48,7 +48,7 @@ def report(look: Look, maps: bool = False, position: int = -1) -> dict[str, Any]
     return _round(sections)
 
 
-def _refuse_nan(look: Look) -> None:
+def _refuse_nan(look: TextTrace) -> None:
     """Where a model breaks, its numbers say no more than that: say where."""
     for site, x in look.trace.values.items():
         if not bool(x.isfinite().all()):
@@ -58,13 +58,13 @@ def _refuse_nan(look: Look) -> None:
             )
 
 
-def _predictions(look: Look) -> list[list[list[Any]]]:
+def _predictions(look: TextTrace) -> list[list[list[Any]]]:
     """The five likeliest outputs at each position, or of the whole."""
     places = [-1] if look.answers_once else range(look.trace.logits.shape[1])
     return [[[name, p] for name, p in look.best(t)] for t in places]
 
 
-def _residual(look: Look) -> dict[str, Any]:
+def _residual(look: TextTrace) -> dict[str, Any]:
     section: dict[str, Any] = {
         "stream": [{"site": s, "length": n, "cosine": c} for s, n, c in look.stream()],
         "writes": [{"site": s, "length": n, "cosine": c} for s, n, c in look.writes()],
@@ -80,14 +80,14 @@ def _residual(look: Look) -> dict[str, Any]:
     return section
 
 
-def _attribution(look: Look, position: int) -> dict[str, Any]:
+def _attribution(look: TextTrace, position: int) -> dict[str, Any]:
     output = int(look.logits(position).argmax())
     shares, logit, error = look.attribution(output, position)
     place = None if look.answers_once else position % look.trace.logits.shape[1]
     return {"position": place, "output": look.name(output), "logit": logit, "parts": shares, "error": error}
 
 
-def _gradient(look: Look) -> dict[str, Any]:
+def _gradient(look: TextTrace) -> dict[str, Any]:
     if look.task != "classify" and look.trace.inputs[-1].shape[1] < 2:
         return {}
     section: dict[str, Any] = {"depth": look.depth()}
@@ -106,7 +106,7 @@ def _gradient(look: Look) -> dict[str, Any]:
     return section
 
 
-def _attention(look: Look, always: bool, omitted: list[str]) -> dict[str, Any]:
+def _attention(look: TextTrace, always: bool, omitted: list[str]) -> dict[str, Any]:
     """Maps by part: self-attention of each stack, and of a translator the look into the source."""
     section: dict[str, Any] = {}
     for part in look.tokens:
@@ -123,7 +123,7 @@ def _attention(look: Look, always: bool, omitted: list[str]) -> dict[str, Any]:
     return section
 
 
-def _heads(look: Look) -> dict[str, Any]:
+def _heads(look: TextTrace) -> dict[str, Any]:
     """What kinds of heads they are, on made-up sequences, and what a language model owes to copying."""
     model, limit = look.trace.model, look.model.get("context", 64)
     vocab = look.model.get("vocab", 0)
@@ -157,7 +157,7 @@ def _heads(look: Look) -> dict[str, Any]:
     return section
 
 
-def _errors(look: Look, sections: dict[str, Any]) -> dict[str, float]:
+def _errors(look: TextTrace, sections: dict[str, Any]) -> dict[str, float]:
     """How far each sum is from what it should be, as a share of it: the largest of all layers and parts."""
     head_errors: list[float] = []
     stream_errors: list[float] = []
@@ -179,7 +179,7 @@ def _errors(look: Look, sections: dict[str, Any]) -> dict[str, float]:
     return errors
 
 
-def _head_error(look: Look, layer: int, part: str, cross: bool) -> float:
+def _head_error(look: TextTrace, layer: int, part: str, cross: bool) -> float:
     attention = attention_of(look.trace, layer, part, cross)
     site = f"{part}{layer}.{'cross.' if cross else ''}"
     bias = getattr(getattr(attention, "out", None), "bias", None)

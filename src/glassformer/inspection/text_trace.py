@@ -1,0 +1,163 @@
+"""A text seen through a model: what was recorded, the names of its tokens, and all that is derived from it.
+
+Letters: B = 1 text, H heads, T positions, C model width, V outputs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from glassformer.core.errors import UsageError
+from glassformer.inspection import gradients as backwards
+from glassformer.inspection import maps, residual
+from glassformer.inspection.relations import Encode
+from glassformer.inspection.trace import Trace, body_of, parts_of
+from glassformer.models.model import EncoderModel
+from glassformer.models.transformer import Stack
+
+
+@dataclass
+class TextTrace:
+    """`trace["3.z"]` is a recorded value; the methods derive the rest. Of a translator, `part` chooses
+    `encoder.` or `decoder.`, which is what is meant when nothing is said."""
+
+    trace: Trace
+    text: str
+    task: str
+    tokens: dict[str, list[str]]  # what stands at each position, by part
+    name: Callable[[int], str]  # of an output: a token or a label
+    run: str = ""
+    model: dict[str, Any] = field(default_factory=dict)  # its settings, for reports
+    specials: list[int] = field(default_factory=list)  # ids that are no text
+    encode: Encode | None = None  # words to tokens with their places, for relations between words
+
+    def __getitem__(self, site: str) -> Tensor:
+        return self.trace[site]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r}, {self.task}, {len(self.sites)} sites)"
+
+    @property
+    def sites(self) -> list[str]:
+        """The names of all values that were recorded."""
+        return list(self.trace.values)
+
+    @property
+    def part(self) -> str:
+        return parts_of(self.trace.model)[-1]
+
+    @property
+    def is_transformer(self) -> bool:
+        return isinstance(body_of(self.trace.model, self.part), Stack)
+
+    @property
+    def answers_once(self) -> bool:
+        """Whether there is one answer for the whole text."""
+        return self.trace.logits.ndim == 2
+
+    def pattern(self, layer: int, heads: Sequence[int] | None = None, **options: Any) -> Tensor:
+        """How much each position takes from each, (H, T, S). Options: queries, part, cross (see maps.py)."""
+        return maps.pattern(self.trace, layer, heads, **{"part": self.part, **options})[0]
+
+    def value_weighted(self, layer: int, heads: Sequence[int] | None = None, **options: Any) -> Tensor:
+        """The same in the proportions of what would be written."""
+        return maps.value_weighted(self.trace, layer, heads, **{"part": self.part, **options})[0]
+
+    def rollout(self, upto: int | None = None, part: str | None = None) -> Tensor:
+        return maps.rollout(self.trace, upto, self.part if part is None else part)[0]
+
+    def heads(self, layer: int, part: str | None = None) -> Tensor:
+        """What each head writes into the stream, (H, T, C)."""
+        part = self.part if part is None else part
+        z = self.trace[f"{part}{layer}.z"].float()
+        return maps.head_contributions(maps.attention_of(self.trace, layer, part), z)[0]
+
+    def components(self, upto: int | None = None, **options: Any) -> residual.Components:
+        """The parts of the stream. Options: positions, part, heads, final (see residual.py)."""
+        return residual.decompose(self.trace, upto, **{"part": self.part, **options})
+
+    def attribution(
+        self,
+        output: int | str | None = None,
+        position: int = -1,
+        against: int | None = None,
+        heads: bool = True,
+    ) -> tuple[dict[str, float], float, float]:
+        """What each part adds to a logit, the likeliest one's unless told: (shares, logit, error).
+
+        `output` is its number or its name.
+        """
+        token = int(self.logits(position).argmax()) if output is None else output
+        if isinstance(token, str):
+            token = self.number(token)
+        return residual.attribute(self.trace, token, position, against, self.part, heads)
+
+    def number(self, name: str) -> int:
+        """The number of an output: a token or a label."""
+        matches = [i for i in range(self.trace.logits.shape[-1]) if self.name(i) == name]
+        if not matches:
+            raise UsageError(f"no token or label is {name!r}")
+        return matches[0]
+
+    def logits(self, position: int = -1) -> Tensor:
+        """The scores at a position, or for the whole text where there is one answer."""
+        if self.answers_once:
+            return self.trace.logits[0].float()
+        T = self.trace.logits.shape[1]
+        if not -T <= position < T:
+            raise UsageError(f"there is no position {position}: expected 0 to {T - 1}")
+        return self.trace.logits[0, position].float()
+
+    def best(self, position: int = -1, k: int = 5) -> list[tuple[str, float]]:
+        """The likeliest outputs there, with their probabilities."""
+        return self.top_outputs(self.logits(position), k)
+
+    def top_outputs(self, logits: Tensor, k: int) -> list[tuple[str, float]]:
+        top = logits.softmax(-1).topk(min(k, len(logits)))
+        return [(self.name(i), p) for p, i in zip(top.values.tolist(), top.indices.tolist(), strict=True)]
+
+    def lens(self, position: int = -1, k: int = 3) -> list[tuple[str, list[tuple[str, float]]]]:
+        """What each depth of the stream would answer at a position: (site, its likeliest outputs)."""
+        sites = residual.stream_sites(self.trace, self.part)
+        rows = [residual.lens(self.trace, site, self.part, [position])[0, 0] for site in sites]
+        return [(site, self.top_outputs(row, k)) for site, row in zip(sites, rows, strict=True)]
+
+    def stream(self) -> list[tuple[str, float, float]]:
+        """Along the stream: (site, its mean length over positions, mean cosine with the last of it)."""
+        sites = residual.stream_sites(self.trace, self.part)
+        last = self.trace[f"{self.part}{sites[-1]}"][0].float()
+        return [(site, *_against(self.trace[f"{self.part}{site}"][0].float(), last)) for site in sites]
+
+    def writes(self) -> list[tuple[str, float, float]]:
+        """What each layer writes: (name, its mean length, mean cosine with the stream's end)."""
+        last = self.trace[f"{self.part}{residual.stream_sites(self.trace, self.part)[-1]}"][0].float()
+        sites = [
+            s for s in self.trace.values if s.startswith(self.part) and s.endswith(("attn_out", "mlp_out"))
+        ]
+        return [(s.removeprefix(self.part), *_against(self.trace[s][0].float(), last)) for s in sites]
+
+    def loss(self) -> Callable[[Tensor], Tensor]:
+        """Of its own next tokens, for a language model or a translator; else of the likeliest answer."""
+        if isinstance(self.trace.model, EncoderModel):
+            answer = self.trace.logits.argmax(-1)
+            return lambda logits: F.cross_entropy(logits.flatten(0, -2).float(), answer.flatten())
+        if self.trace.inputs[-1].shape[1] < 2:
+            raise UsageError("a text of one token has no next token to predict: there is no loss")
+        return backwards.next_token_loss(self.trace.inputs[-1])
+
+    def backward(self, part: str | None = None) -> tuple[float, list[backwards.LayerGradient]]:
+        """The loss, and how its gradient comes down through each layer."""
+        value, layers = backwards.backward(self.trace, self.loss(), self.part if part is None else part)
+        return float(value), layers
+
+    def depth(self) -> dict[str, list[float]]:
+        """The gradient's length over depth, as the model is and without its residual connections."""
+        return backwards.side_by_side(self.trace, self.loss(), self.task)
+
+
+def _against(x: Tensor, last: Tensor) -> tuple[float, float]:
+    return float(x.norm(dim=-1).mean()), float(torch.cosine_similarity(x, last, dim=-1).mean())
