@@ -1,18 +1,23 @@
 """A look inside: what every part of a model does to a text, derived from values that taps have recorded.
 
-    edit.py       change any value on its way: ablate, patch, steer
-    record.py     one forward pass, recorded; gradients at any site
-    maps.py       attention maps: raw, weighted by values, rolled out
-    residual.py   the residual stream forward: what each part writes, and what that does to a logit
-    gradients.py  the residual stream backward: what passes along the identity and what through the layers
-    chain.py      the gradients of attention, written out by the chain rule
-    heads.py      what heads learn: scores for known kinds of heads, on sequences made for it
-    relations.py  the same for words: from a pronoun to what it stands for, from a verb to its subject
-    causal.py     what a value is needed for: patching, path patching, integrated gradients
-    why.py        why scores are divided by √D, and why a transformer needs positions
-    cost.py       what attention, feed-forward nets and recurrences cost, measured
-    look.py       all of this for one text
-    report.py     as an object for JSON;  text.py, html.py and plots.py show it
+    trace.py        one forward pass, recorded (`record_trace`); gradients at any site
+    edits.py        change any value on its way: ablate, patch, steer (a head: `3.z`, heads=2)
 
-Nothing here changes a model or hooks into it; everything is a function of what one call has recorded.
+    maps.py         attention maps: raw, weighted by values, rolled out
+    residual.py     the residual stream forward: what each part writes, and what that does to a logit
+    gradients.py    the residual stream backward: what passes along the identity and what through the layers
+    chain.py        the gradients of attention, written out by the chain rule
+    heads.py        what heads learn: scores for known kinds of heads, on sequences made for it
+    relations.py    the same for words: from a pronoun to what it stands for, from a verb to its subject
+    causal.py       what a value is needed for: patching, path patching, integrated gradients
+    lessons.py      why scores are divided by √D, and why a transformer needs positions
+    cost.py         what attention, feed-forward nets and recurrences cost, measured
+
+    text_trace.py   all of this for one text, with the names of its tokens
+    look.py         what `run.look` returns: that, and its report
+    report.py       the report, an object for JSON
+    report_text.py  shows it on a terminal;  html.py as a page;  plots.py in pictures
+
+Sites, the names of values such as `3.z`, are listed in models/tap.py. Nothing here changes a model or hooks
+into it; everything is a function of what one call has recorded.
 """

@@ -1,4 +1,4 @@
-"""A look: what `run.look` returns. All that a text's trace gives (text_trace.py), and the whole of it at once."""
+"""A look, what `run.look` returns: all that a text's trace gives (text_trace.py), and the whole at once."""
 
 from typing import Any
 

@@ -1,0 +1,18 @@
+"""A run from end to end: from what was asked to a folder that everything else opens.
+
+    train.py         `gf.train`: from a source of data to a run directory
+    run.py           `gf.load`: a run directory, opened
+
+    asked.py         what the user said, as one dictionary
+    prepare.py       the data that is named, its tokenizer, and the task that binds the two
+    autosize.py      sizes from how much text there is;  machine.py and what the machine can do
+    resolve.py       the one way from these to a configuration
+    processes.py     when several processes train, and what they must agree on
+
+    sweep.py         several runs: a grid of settings, the variants of a recipe
+    compare.py       runs side by side
+    bias.py          which of two sentences a model finds likelier
+    import_model.py  a model from elsewhere as a run
+
+What is in a run directory, docs/files.md says.
+"""
