@@ -5,6 +5,9 @@
     put("2.resid", other["2.resid"])     patch from another prompt
     steer("4.resid", vector, 8.0)        push the stream in a direction
 
+What can be edited is what models/tap.py lists; a head's output is `z`. docs/looking-inside.md shows edits at
+work: in `run.look`, `run.generate`, `record_trace` and causal.py.
+
 An edit belongs to the call it is given to; the model is not touched. Which heads and positions it means, and
 how strong it is, are tensors: a compiled model takes another head or strength without being compiled again.
 

@@ -21,6 +21,9 @@ Sites (a block's are prefixed with its number, as in `3.q`):
 A translator's are under `encoder.` and `decoder.`; there a block also has `cross.q`, `cross.k`, `cross.v`,
 `cross.z`, `cross.attn_out` and `resid_cross`, the stream after it. A head that pools has `pool` (B, T) and
 `pooled` (B, C). Recurrent layers have `resid`, window models `mlp_hidden`.
+
+`Record` below is the tap that reads. The one that edits is in inspection/edits.py: `zero("3.z", heads=2)`
+switches head 2 of block 3 off, before W_O.
 """
 
 from collections.abc import Callable
