@@ -26,7 +26,6 @@ from glassformer.objectives.objective import Objective, cross_entropy
 from glassformer.tasks.task import EvalOptions
 from glassformer.tasks.text import TextTask
 
-LEAST_TOKENS = 256  # of training text; below this there is nothing to learn
 BASELINE_TOKENS = 8_000_000  # of training text that the n-gram model counts at most
 
 

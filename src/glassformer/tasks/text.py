@@ -31,7 +31,6 @@ from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.tokenizers.vocabulary import Vocabulary
 
 LEAST_TOKENS = 256  # of training text; below this there is nothing to learn
-BASELINE_TOKENS = 8_000_000  # of training text that the n-gram model counts at most
 
 
 class TextTask(Task):
