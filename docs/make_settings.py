@@ -1,4 +1,4 @@
-"""Write docs/settings.md from the descriptions in config.py: `make docs`. A test checks that it was done."""
+"""Write docs/settings.md from the descriptions in config/: `make docs`. A test checks that it was done."""
 
 from pathlib import Path
 

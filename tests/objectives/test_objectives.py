@@ -128,7 +128,7 @@ def test_masked_modelling_scores_hidden_tokens_only() -> None:
 def test_hiding_input_tokens_is_a_function_of_the_sample() -> None:
     inputs = [np.arange(1, 20) for _ in range(8)]
     labels = [np.array(0)] * 8
-    task = Labelling("classify", inputs, labels, batch=4, seed=1, hidden=0.5, by=0)
+    task = Labelling("classify", inputs, labels, batch=4, seed=1, token_dropout=0.5, mask_id=0)
     one, two = task.batch(0, 4), task.batch(4, 4)
     assert torch.equal(one["inputs"], task.batch(0, 4)["inputs"])
     assert not torch.equal(one["inputs"], two["inputs"])

@@ -38,11 +38,11 @@ def tokenizer(
     with tempfile.TemporaryDirectory() as folder:
         text = corpus(data, int(megabytes * 1e6), Path(folder))
         size = text.stat().st_size
-        found = measure(text, vocab, quick, repeats, console.note)
+        figures = measure(text, vocab, quick, repeats, console.note)
     if json_:
-        console.put_json({"bytes": size, "unicode": unicode_version(), "measured": as_json(found)})
+        console.put_json({"bytes": size, "unicode": unicode_version(), "measured": as_json(figures)})
     else:
-        console.put(report(found))
+        console.put(report(figures))
 
 
 @bench_app.command(

@@ -119,8 +119,7 @@ def train(
             for text in corpus.texts("train")
         )
         named = tuple(special or [END_OF_TEXT])
-        made = (settings.kind, texts, settings.vocab, settings.pattern, named)
-        tokenizer = train_tokenizer(*made, **more)
+        tokenizer = train_tokenizer(settings.kind, texts, settings.vocab, settings.pattern, named, **more)
     seconds = time.perf_counter() - began
     path = Path(out)
     with writing(path):
@@ -197,11 +196,11 @@ def decode(
     from glassformer.tokenizers.load import load_tokenizer
 
     listed = (sys.stdin.read() if ids == "-" else ids).strip().removeprefix('{"ids":').rstrip("}")
-    given = listed.replace(",", " ").strip("[]\n ").split()
-    wrong = [word for word in given if not word.isdecimal()]
+    words = listed.replace(",", " ").strip("[]\n ").split()
+    wrong = [word for word in words if not word.isdecimal()]
     if wrong:
         raise UsageError(f"'{wrong[0]}' is no id: expected whole numbers, for example 72 101 108")
-    text = load_tokenizer(file).decode(int(word) for word in given)
+    text = load_tokenizer(file).decode(int(word) for word in words)
     console.put_json({"text": text}) if json_ else console.put(text)
 
 

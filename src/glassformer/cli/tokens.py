@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 
 def put_spans(tokenizer: "Tokenizer", text: str, json_: bool) -> None:
-    found = tokenizer.spans(text)
+    spans = tokenizer.spans(text)
     if json_:
-        console.put_json({"spans": [span._asdict() for span in found]})
+        console.put_json({"spans": [span._asdict() for span in spans]})
         return
     console.put(f"{'id':>7}{'bytes':>14}{'characters':>14}  token")
-    for span in found:
+    for span in spans:
         places = (f"{a}-{b}" for a, b in (span.bytes, span.characters))
         token = _shown(tokenizer.token_bytes(span.id))
         console.put(f"{span.id:>7}{next(places):>14}{next(places):>14}  {token}")

@@ -75,14 +75,14 @@ def generate(
         console.put(f"--- {number} ---\n{prompt}{text}")
 
 
-def _generate_by_beams(found: list[tuple[str, float]], prompt: str, json_: bool) -> None:
+def _generate_by_beams(hypotheses: list[tuple[str, float]], prompt: str, json_: bool) -> None:
     if json_:
-        texts, scores = zip(*found, strict=True)
+        texts, scores = zip(*hypotheses, strict=True)
         console.put_json({"prompt": prompt, "texts": texts, "scores": scores})
-    elif len(found) == 1:
-        console.put(prompt + found[0][0])
+    elif len(hypotheses) == 1:
+        console.put(prompt + hypotheses[0][0])
     else:
-        for number, (text, score) in enumerate(found, start=1):
+        for number, (text, score) in enumerate(hypotheses, start=1):
             console.put(f"--- {number}: log-probability {score:.3f} ---\n{prompt}{text}")
 
 
@@ -106,12 +106,12 @@ def translate(
 
     lines = _lines(text)
     with console.working("translating", len(lines)) as advance:
-        found = open_run(run).translate(lines, beams=beams, length_penalty=penalty, progress=advance)
+        translations = open_run(run).translate(lines, beams=beams, length_penalty=penalty, progress=advance)
     if json_:
-        pairs = [{"source": s, "target": t} for s, t in zip(lines, found, strict=True)]
+        pairs = [{"source": s, "target": t} for s, t in zip(lines, translations, strict=True)]
         console.put_json({"translations": pairs})
         return
-    for translation in found:
+    for translation in translations:
         console.put(translation)
 
 

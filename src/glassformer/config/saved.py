@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from glassformer.config.recipes import merge, read_yaml
+from glassformer.config.recipes import merge, nested, read_yaml
 from glassformer.config.schema import FORMAT_VERSION, Config, build, flatten
 from glassformer.config.section import Settings
 from glassformer.core.errors import RunError, UsageError
@@ -40,24 +40,24 @@ def load_config(path: Path) -> Config:
     return build(content, str(path))
 
 
-def continued_config(folder: Path, given: Settings) -> Config:
+def continued_config(folder: Path, settings: Settings) -> Config:
     """The settings of a run that goes on; what would change its course is refused, with the difference."""
     config = load_config(folder / "config.yaml")
     before = flatten(config.model_dump())
-    asked = flatten(given)
+    asked = flatten(settings)
     for place in ("data.source", "data.target"):
         if _same_source(asked.get(place), before[place]):
             asked.pop(place, None)
     if asked.get("data.mix"):
         before_mix: dict[str, float] = before["data.mix"]
         same = {_found_again(name, before_mix): weight for name, weight in asked["data.mix"].items()}
-        given = merge(given, {"data": {"mix": same}})
+        settings = merge(settings, {"data": {"mix": same}})
     if asked.get("training.steps") == 0:  # as many as fitted, decided when the run began
         asked.pop("training.steps")
     for decided in ("training.compile", "training.precision"):
         if asked.get(decided) == "auto":  # decided when the run began
             asked.pop(decided)
-    changes = flatten(build(merge(config.model_dump(), given)).model_dump()) if given else before
+    changes = flatten(build(merge(config.model_dump(), settings)).model_dump()) if settings else before
     differing = {k: (before[k], changes[k]) for k in asked if k in before and changes[k] != before[k]}
     refused = [f"  {k}: {a} → {b}" for k, (a, b) in differing.items() if k not in MAY_CHANGE]
     longer = {"training.steps", "training.minutes"} & differing.keys()
@@ -68,10 +68,8 @@ def continued_config(folder: Path, given: Settings) -> Config:
             + "\nLeave them out, or start a new run with another --out"
             + (f" (--init {folder} begins it with these weights)." if longer else ".")
         )
-    for key, (_, value) in differing.items():
-        section, _, field = key.partition(".")
-        setattr(getattr(config, section), field, value)
-    return config
+    changed = nested({key: value for key, (_, value) in differing.items()})
+    return build(merge(config.model_dump(), changed))
 
 
 def _found_again(name: str, known: dict[str, float]) -> str:

@@ -96,14 +96,14 @@ class TrainingConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _meant(cls, given: Settings) -> Settings:
+    def _paper_defaults(cls, values: Settings) -> Settings:
         """`adam` means the 2017 paper's training unless told otherwise."""
-        if isinstance(given, dict) and given.get("optimizer") == "adam":
+        if isinstance(values, dict) and values.get("optimizer") == "adam":
             paper = {"beta2": 0.98, "eps": 1e-9, "schedule": "noam", "warmup": 4000}
-            given = paper | given
-        if isinstance(given, dict) and given.get("schedule") == "noam":
-            given = {"lr": 1.0} | given
-        return given
+            values = paper | values
+        if isinstance(values, dict) and values.get("schedule") == "noam":
+            values = {"lr": 1.0} | values
+        return values
 
     @model_validator(mode="after")
     def _divides(self) -> Self:

@@ -172,8 +172,8 @@ class Buckets:
         return self._order
 
 
-def hide_some(inputs: np.ndarray, mask: np.ndarray, share: float, mask_id: int, seed: int) -> np.ndarray:
-    """Ids with a share of the real ones replaced by the id `by`, at random; the first stays."""
+def drop_tokens(inputs: np.ndarray, mask: np.ndarray, share: float, mask_id: int, seed: int) -> np.ndarray:
+    """Ids with a share of the real ones replaced by the id `mask_id`, at random; the first stays."""
     hidden = np.random.default_rng(seed).random(mask.shape) < share
     hidden[:, 0] = False
     return np.where(hidden & mask, mask_id, inputs)

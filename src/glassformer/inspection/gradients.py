@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from glassformer.inspection.edits import Edits
 from glassformer.inspection.maps import mask_of
 from glassformer.inspection.residual import relative_error, stream_sites
-from glassformer.inspection.trace import Loss, Trace, body_of, gradients, record_trace, stack_of
+from glassformer.inspection.trace import Loss, Trace, body_of, gradients, parts_of, record_trace, stack_of
 from glassformer.models.block import Block, Join, Sublayer, replace
 from glassformer.models.build import make_like
 from glassformer.models.model import evaluating
@@ -114,9 +114,9 @@ def without_residuals(model: nn.Module) -> nn.Module:
     return other.to(parameter.device, parameter.dtype).eval()
 
 
-def side_by_side(trace: Trace, loss: Loss, task: str = "language") -> dict[str, list[float]]:
+def side_by_side(trace: Trace, loss: Loss) -> dict[str, list[float]]:
     """The gradient over depth as the model is, and without its residual connections if it has any."""
-    part = "" if task != "translate" else "decoder."
+    part = parts_of(trace.model)[-1]
     lengths = {"as it is": by_depth(trace, loss, part)}
     if not isinstance(body_of(trace.model, part), Stack):
         return lengths

@@ -15,6 +15,7 @@ from glassformer.inspection.maps import attention_of, head_contributions
 from glassformer.inspection.relations import relations
 from glassformer.inspection.text_trace import TextTrace
 from glassformer.inspection.trace import record_trace, stack_of
+from glassformer.models.model import LanguageModel
 
 VERSION = 1
 MOST_MAPS = 4_000_000  # numbers of attention maps that are written without being asked for
@@ -88,7 +89,7 @@ def _attribution(look: TextTrace, position: int) -> dict[str, Any]:
 
 
 def _gradient(look: TextTrace) -> dict[str, Any]:
-    if look.task != "classify" and look.trace.inputs[-1].shape[1] < 2:
+    if not look.answers_once and look.trace.inputs[-1].shape[1] < 2:
         return {}
     section: dict[str, Any] = {"depth": look.depth()}
     if look.is_transformer:
@@ -140,7 +141,7 @@ def _heads(look: TextTrace) -> dict[str, Any]:
             for kind in scores[0].scores
         },
     }
-    if look.task == "language":
+    if isinstance(model, LanguageModel):
         plain, top = heads.copying(model, sequences), heads.rank(scores, "induction")[0]
         without = heads.copying(model, sequences, [heads.ablation(trace, top.layer, top.head)])
         section["copying"] = {

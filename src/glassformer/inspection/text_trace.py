@@ -156,7 +156,7 @@ class TextTrace:
 
     def depth(self) -> dict[str, list[float]]:
         """The gradient's length over depth, as the model is and without its residual connections."""
-        return backwards.side_by_side(self.trace, self.loss(), self.task)
+        return backwards.side_by_side(self.trace, self.loss())
 
 
 def _against(x: Tensor, last: Tensor) -> tuple[float, float]:

@@ -6,7 +6,7 @@
     Recurrent        the recurrent language models
     Window           the fixed-window language model
 
-`make_language_model`, `make_encoder` and `make_encoder_decoder` choose among the families.
+Encoder and EncoderDecoder take every family; `make_language_model` chooses the class by it.
 """
 
 from collections.abc import Callable

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.data.batches import Buckets, hide_some, pad
+from glassformer.data.batches import Buckets, drop_tokens, pad
 from glassformer.data.order import fold_seed
 from glassformer.models.tap import Tap, off
 from glassformer.objectives.objective import NOT_SCORED, Batch, Recut, Stateless, summed_loss
@@ -25,16 +25,16 @@ class Labelling(Stateless):
         labels: Sequence[np.ndarray],
         batch: int = 1,
         seed: int = 0,
-        hidden: float = 0.0,
-        by: int = 0,
+        token_dropout: float = 0.0,
+        mask_id: int = 0,
         recut: Recut | None = None,
     ):
-        """In training a share of the tokens, `hidden`, is replaced by the id `by`.
+        """In training a share of the tokens, `token_dropout`, is replaced by the id `mask_id`.
 
-        `again` cuts an example anew each time it is seen in training.
+        `recut` cuts an example anew each time it is seen in training.
         """
         self.name, self.inputs, self.labels = name, inputs, labels
-        self.seed, self.hidden, self.by, self.recut = seed, hidden, by, recut
+        self.seed, self.token_dropout, self.mask_id, self.recut = seed, token_dropout, mask_id, recut
         self.lengths = [len(x) for x in inputs]
         self.buckets = Buckets(self.lengths, batch, seed)
 
@@ -44,9 +44,9 @@ class Labelling(Stateless):
             batch = _together([self.recut(i, fold_seed(self.seed, first + k)) for k, i in enumerate(rows)])
         else:
             batch = self.collate(rows)
-        if self.hidden:
+        if self.token_dropout:
             given = batch["inputs"].numpy(), batch["padding_mask"].numpy()
-            hidden = hide_some(*given, self.hidden, self.by, fold_seed(self.seed, first, 1))
+            hidden = drop_tokens(*given, self.token_dropout, self.mask_id, fold_seed(self.seed, first, 1))
             batch["inputs"] = torch.from_numpy(hidden)
         return batch
 

@@ -1,6 +1,7 @@
-"""What a task is: where its batches come from, and what the model is to get right in them.
+"""What an objective is: where batches come from, and what the model is to get right in them.
 
-The training loop knows tasks by this interface alone.
+The training loop knows objectives by this interface alone. The loss is computed inside the model's `forward`:
+an objective hands it over as a readout (models/model.py), which gets the vectors of the body and the head.
 """
 
 from collections.abc import Callable
@@ -46,12 +47,12 @@ class Objective(Protocol):
         ...
 
     def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
-        """Take up what `carried` gave, after a break."""
+        """Take up what `state_dict` gave, after a break."""
         ...
 
 
 class Stateless:
-    """A task whose batches have nothing to do with each other."""
+    """An objective whose batches have nothing to do with each other."""
 
     bytes_per_target: float | None = None
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.data.batches import Buckets, hide_some, pad
+from glassformer.data.batches import Buckets, drop_tokens, pad
 from glassformer.data.order import fold_seed
 from glassformer.models.tap import Tap, off
 from glassformer.objectives.objective import NOT_SCORED, Batch, Recut, Stateless, summed_loss
@@ -27,14 +27,14 @@ class Translating(Stateless):
         eot_id: int,
         batch: int = 1,
         seed: int = 0,
-        hidden: float = 0.0,
+        token_dropout: float = 0.0,
         recut: Recut | None = None,
     ):
-        """Sources and targets are ids without marks; in training a share of both, `hidden`, becomes it.
+        """Sources and targets are ids without marks; in training a share, `token_dropout`, becomes one.
 
-        `again` cuts an example anew each time it is seen in training.
+        `recut` cuts an example anew each time it is seen in training.
         """
-        self.eot_id, self.seed, self.hidden, self.recut = eot_id, seed, hidden, recut
+        self.eot_id, self.seed, self.token_dropout, self.recut = eot_id, seed, token_dropout, recut
         self.examples = list(zip(sources, targets, strict=True))
         self.lengths = [len(s) + len(t) + 2 for s, t in self.examples]
         self.buckets = Buckets(self.lengths, batch, seed)
@@ -45,11 +45,13 @@ class Translating(Stateless):
         if self.recut:
             examples = [self.recut(i, fold_seed(self.seed, first + k)) for k, i in enumerate(rows)]
         batch = self._together(examples)
-        if self.hidden:
+        if self.token_dropout:
             for place, name in enumerate(("sources", "inputs")):
                 ids = batch[name].numpy()
                 real = batch["padding_mask"].numpy() if name == "sources" else np.ones_like(ids, bool)
-                hidden = hide_some(ids, real, self.hidden, self.eot_id, fold_seed(self.seed, first, place))
+                hidden = drop_tokens(
+                    ids, real, self.token_dropout, self.eot_id, fold_seed(self.seed, first, place)
+                )
                 batch[name] = torch.from_numpy(hidden)
         return batch
 

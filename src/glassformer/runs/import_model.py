@@ -19,23 +19,23 @@ def import_hf(folder: str | Path, out: str | Path) -> tuple[Run, int]:
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out} exists already: name another folder for the run, or remove it")
-    found = read_gpt2(folder)
-    needed = sum(t.numel() for t in found.weights.values())
-    if found.settings["layers"] * found.settings["width"] > needed:
+    imported = read_gpt2(folder)
+    numbers = sum(t.numel() for t in imported.weights.values())
+    if imported.settings["layers"] * imported.settings["width"] > numbers:
         raise RunError(f"{folder}: config.json speaks of more layers than there are weights for")
     config = build(
         {
             "task": "language",
             "data": {"source": "imported"},
-            "tokenizer": {"kind": found.tokenizer.kind, "vocab": len(found.tokenizer)},
-            "model": found.settings,
+            "tokenizer": {"kind": imported.tokenizer.kind, "vocab": len(imported.tokenizer)},
+            "model": imported.settings,
         }
     )
     model = make_language_model(config.model)
-    copy_weights(model, found.weights, str(folder))
+    copy_weights(model, imported.weights, str(folder))
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-    found.tokenizer.save(out / "tokenizer.json")
+    imported.tokenizer.save(out / "tokenizer.json")
     save_weights(model, out / "model.safetensors")
     write_atomically(out / "data.json", json.dumps({"imported": str(Path(folder).resolve())}, indent=1))
     save_config(config, out / "config.yaml")

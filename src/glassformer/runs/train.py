@@ -1,6 +1,7 @@
 """Training from end to end: from a source of data to a run directory."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -67,14 +68,18 @@ def train(
         )
         return Run(folder)
     tune_process()
-    said = gather_asked(source, task, target, recipe, settings, init=init is not None, fill=False)
+
+    def continued() -> Config:  # what was said is held against what the run was begun with
+        said = gather_asked(source, task, target, recipe, settings, init=init is not None, fill=False)
+        return continued_config(folder, said)
+
     with init_world() as world:
         if not world.is_main:
             new = world.wait_for("begun") == "new"
-            config = load_config(folder / "config.yaml") if new else continued_config(folder, said)
+            config = load_config(folder / "config.yaml") if new else continued()
             return _go_on(folder, config, Silent(), world)
         if resume and (folder / "config.yaml").is_file():
-            return _resume(folder, said, display, world)
+            return _resume(folder, continued, display, world)
         if resume:
             if _holds_something(folder):
                 raise RunError(
@@ -216,14 +221,14 @@ def _fit(
     return run
 
 
-def _resume(folder: Path, asked: Settings, display: Display, world: World) -> Run:
+def _resume(folder: Path, continued: Callable[[], Config], display: Display, world: World) -> Run:
     """Go on with a run as it was begun, from its newest checkpoint."""
     if Run(folder).data.get("imported"):
         raise RunError(
             f"{folder} was imported and has nothing to resume. Train from it: --init {folder} --out …"
         )
     with locked(folder):
-        config = continued_config(folder, asked)
+        config = continued()
         check_division(config.training.model_dump(), world.size)
         world.publish("begun", "before")
         return _go_on(folder, config, display, world)

@@ -9,5 +9,7 @@
     translator.py      another sequence
     examples.py        what the last three share
 
-The parts stand in the folders of the flow; a task joins those that belong to one thing to learn.
+The parts stand in the folders of the flow; a task joins those that belong to one thing to learn. To add
+one: its file here (a subclass of TextTask or ExamplesTask, if it learns from text or examples) with its line
+in this map, its line in registry.py, and its name in config/schema.py.
 """

@@ -42,7 +42,7 @@ class LabelTask(ExamplesTask):
         t = config.training
         if t.token_dropout and self.tokenizer is None:
             raise UsageError("training.token_dropout hides tokens of text; images have none")
-        hiding = {"hidden": t.token_dropout, "by": self.eot_id} if t.token_dropout else {}
+        hiding = {"token_dropout": t.token_dropout, "mask_id": self.eot_id} if t.token_dropout else {}
         options = {
             "batch": t.batch,
             "seed": t.seed,

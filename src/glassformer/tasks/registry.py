@@ -1,4 +1,4 @@
-"""The tasks there are. To add one: its file in this folder, its line here, its settings in config/."""
+"""The tasks there are, by name (how to add one: see the folder's docstring)."""
 
 from torch import nn
 

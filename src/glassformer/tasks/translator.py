@@ -55,7 +55,7 @@ class TranslateTask(ExamplesTask):
     def objective(self, model: nn.Module, config: Config) -> Objective:
         t = config.training
         recut = self.recut(t.merge_dropout, config.model.context - 1)
-        options = {"batch": t.batch, "seed": t.seed, "hidden": t.token_dropout, "recut": recut}
+        options = {"batch": t.batch, "seed": t.seed, "token_dropout": t.token_dropout, "recut": recut}
         return self._objective("train", config.model.context, **options)
 
     def evaluate(

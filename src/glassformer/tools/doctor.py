@@ -38,35 +38,35 @@ class Check:
 
 def facts(device: torch.device) -> dict[str, str]:
     """Versions, and what would be chosen here."""
-    found = {"python": platform.python_version(), "system": platform.platform()}
+    entries = {"python": platform.python_version(), "system": platform.platform()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            entries[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    found["device"] = str(device)
+            entries[name] = "not installed"
+    entries["device"] = str(device)
     if device.type == "cuda":
         memory = torch.cuda.get_device_properties(device).total_memory / 1e9
-        found["gpu"] = f"{torch.cuda.get_device_name(device)}, {memory:.0f} GB, CUDA {torch.version.cuda}"
-    found["cpu"] = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
-    found["precision"] = Precision.choose("auto", device).name
-    found["compiler"] = shutil.which("c++") or "none: torch.compile cannot be used on a CPU"
-    return found
+        entries["gpu"] = f"{torch.cuda.get_device_name(device)}, {memory:.0f} GB, CUDA {torch.version.cuda}"
+    entries["cpu"] = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
+    entries["precision"] = Precision.choose("auto", device).name
+    entries["compiler"] = shutil.which("c++") or "none: torch.compile cannot be used on a CPU"
+    return entries
 
 
 def examine(device_name: str = "auto") -> tuple[dict[str, str], list[Check]]:
     device = choose_device(device_name)
     model = _model()
     ids = torch.randint(100, (2, 24), generator=torch.Generator().manual_seed(1))
-    wanted = _results(copy.deepcopy(model).double(), ids)
+    reference = _results(copy.deepcopy(model).double(), ids)
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     try:
-        checks = _compare(model, ids, wanted, device, torch.float32)
+        checks = _compare(model, ids, reference, device, torch.float32)
         for dtype in (torch.bfloat16, torch.float16):
             if dtype == torch.bfloat16 or device.type == "cuda":
-                checks += _compare(model, ids, wanted, device, dtype)[:2]
-        checks.append(_compiled(model, ids, wanted, device))
+                checks += _compare(model, ids, reference, device, dtype)[:2]
+        checks.append(_compiled(model, ids, reference, device))
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
     return facts(device), [*checks, _cache(), _disk()]
@@ -101,39 +101,39 @@ def _results(model: Decoder, ids: Tensor, run: Callable[..., Any] | None = None)
 
 
 def _compare(
-    model: Decoder, ids: Tensor, wanted: dict[str, Any], device: torch.device, dtype: torch.dtype
+    model: Decoder, ids: Tensor, reference: dict[str, Any], device: torch.device, dtype: torch.dtype
 ) -> list[Check]:
     name = str(dtype).removeprefix("torch.")
     try:
-        found = _results(copy.deepcopy(model).to(device, dtype), ids.to(device))
+        result = _results(copy.deepcopy(model).to(device, dtype), ids.to(device))
     except RuntimeError as error:  # what a device cannot do it says so; that is a finding
         return [Check(f"{name}", False, str(error).splitlines()[0])]
     checks: list[Check] = []
-    for what, value in wanted.items():
+    for what, value in reference.items():
         if isinstance(value, Tensor):
-            off = _off(found[what], value)
+            off = _off(result[what], value)
             checks.append(Check(f"{name}: {what}", off <= LIMITS[dtype], f"off by {off:.1e}"))
         else:
-            same = found[what] == value
+            same = result[what] == value
             checks.append(Check(f"{name}: {what}", same, "the same tokens" if same else "other tokens"))
     return checks
 
 
-def _compiled(model: Decoder, ids: Tensor, wanted: dict[str, Any], device: torch.device) -> Check:
+def _compiled(model: Decoder, ids: Tensor, reference: dict[str, Any], device: torch.device) -> Check:
     if device.type == "cpu" and not shutil.which("c++"):
         return Check("compiled", True, "left out: there is no C++ compiler")
     fast = copy.deepcopy(model).to(device)
     try:
-        found = _results(fast, ids.to(device), torch.compile(fast))
+        result = _results(fast, ids.to(device), torch.compile(fast))
     except Exception as error:  # whatever the compiler's tools come up with is what is to be reported
         return Check("compiled", False, f"{type(error).__name__}: {str(error).splitlines()[0][:100]}")
-    off = max(_off(found[what], wanted[what]) for what in ("forward", "backward"))
+    off = max(_off(result[what], reference[what]) for what in ("forward", "backward"))
     return Check("compiled: forward and backward", off <= LIMITS[torch.float32], f"off by {off:.1e}")
 
 
-def _off(found: Tensor, wanted: Tensor) -> float:
+def _off(result: Tensor, reference: Tensor) -> float:
     """The largest difference, as a share of the largest value; infinite where there is no number."""
-    difference = (found.double().cpu() - wanted).abs().max() / wanted.abs().max()
+    difference = (result.double().cpu() - reference).abs().max() / reference.abs().max()
     return float(difference) if bool(difference.isfinite()) else float("inf")
 
 
