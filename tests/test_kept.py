@@ -1,8 +1,8 @@
 """What is on disk and on standard output stays as it is: held to what earlier code made.
 
 kept/run is a small language model on `repeats`, stopped at step 30 of 60 (its weights and result are those of
-step 60); answers.json is what was read from it, names.json what tensors and sites were called, json.json what
-keys the commands printed.
+step 60); answers.json is what was read from it, names.json what tensors and sites were called, draws.json how
+large each tensor was when it was drawn with seed 0, json.json what keys the commands printed.
 """
 
 import json
@@ -23,6 +23,7 @@ from glassformer.tasks.registry import make_model
 
 KEPT = Path(__file__).parent / "kept"
 NAMES = json.loads((KEPT / "names.json").read_text(encoding="utf-8"))
+DRAWS = json.loads((KEPT / "draws.json").read_text(encoding="utf-8"))
 ANSWERS = json.loads((KEPT / "answers.json").read_text(encoding="utf-8"))
 SHAPES = json.loads((KEPT / "json.json").read_text(encoding="utf-8"))
 
@@ -40,6 +41,18 @@ def test_tensors_and_sites_keep_their_names(name: str) -> None:
     with torch.no_grad():
         model(*(patches if kept["settings"].get("patch") else inputs), tap=record)
     assert {site: list(shape) for site, shape in record.shown.items()} == kept["sites"]
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_a_seed_draws_the_weights_it_always_drew(name: str) -> None:
+    task, family = name.split()
+    reads_all = task in ("classify", "tag")
+    sizes = {"layers": 2, "heads": 2, "width": 8, "context": 8, "vocab": 11, "labels": 3 if reads_all else 0}
+    directions = {"directions": 2} if reads_all and family != "transformer" else {}
+    torch.manual_seed(0)
+    model = make_model(task, ModelConfig.model_validate({"family": family, **sizes, **directions}))
+    sums = {n: float(p.detach().double().abs().sum()) for n, p in model.named_parameters()}
+    assert sums == pytest.approx(DRAWS[name], abs=1e-3)
 
 
 @pytest.fixture(scope="module")

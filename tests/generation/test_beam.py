@@ -15,7 +15,7 @@ from tests.models.families import FAMILIES, READERS, ids, make
 
 def search(model: torch.nn.Module, prompt: Tensor, **options: object) -> list:
     state = model.new_state(len(prompt))
-    return beam_search(lambda new, s: model(new, state=s), state, prompt, **options)
+    return beam_search(model.next_scores, state, prompt, **options)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

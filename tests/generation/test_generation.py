@@ -172,6 +172,11 @@ def test_no_step_of_a_generation_lets_cudnn_plan_for_its_length() -> None:
     assert inside and not any(inside)
     state = model.new_state(1)
     beam_search(
-        lambda ids, s: model(ids, state=s, tap=watch), state, torch.tensor([[1]]), beams=2, tokens=2, end=None
+        lambda ids, s: model.next_scores(ids, s, watch),
+        state,
+        torch.tensor([[1]]),
+        beams=2,
+        tokens=2,
+        end=None,
     )
     assert not any(inside) and torch.backends.cuda.cudnn_sdp_enabled()

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from glassformer.cli.main import app
 from glassformer.core.errors import RunError
+from glassformer.models.model import parameter_count
 from glassformer.runs.import_model import import_hf
 from glassformer.tokenizers.bpe_tokenizer import BPE
 
@@ -41,16 +42,16 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_logits_are_those_of_transformers(gpt2: Path, tmp_path: Path) -> None:
-    run, parameters = import_hf(gpt2, tmp_path / "run")
+    run = import_hf(gpt2, tmp_path / "run")
     theirs = transformers.GPT2LMHeadModel.from_pretrained(gpt2).eval()
     ids = torch.randint(len(run.tokenizer), (2, 20), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         torch.testing.assert_close(run.model(ids), theirs(ids).logits, rtol=1e-5, atol=1e-5)
-    assert parameters == theirs.num_parameters()
+    assert parameter_count(run.model) == theirs.num_parameters()
 
 
 def test_an_imported_model_can_be_looked_into_and_talks(gpt2: Path, tmp_path: Path) -> None:
-    run, _ = import_hf(gpt2, tmp_path / "run")
+    run = import_hf(gpt2, tmp_path / "run")
     look = run.look("the lowest")
     assert look.components().error < 1e-6
     assert len(run.generate("the low", 5, seed=0)) == 1
@@ -63,7 +64,7 @@ def test_weights_may_be_untied(gpt2: Path, tmp_path: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     tensors["lm_head.weight"] = torch.randn_like(tensors["transformer.wte.weight"])
     save_file(tensors, folder / "model.safetensors")
-    run, _ = import_hf(folder, tmp_path / "run")
+    run = import_hf(folder, tmp_path / "run")
     assert not run.config.model.tied
     torch.testing.assert_close(run.model.unembedding.weight.detach(), tensors["lm_head.weight"])  # pyright: ignore
 

@@ -152,8 +152,8 @@ def test_a_translator_writes_step_by_step_what_it_scores_at_once(name: str) -> N
     model, sources, targets = make("translate", name), ids(2, 9), ids(2, 7, seed=2)
     padding_mask = torch.tensor([[True] * 9, [True] * 5 + [False] * 4])
     state = model.start(sources, padding_mask)
-    steps = [model.decode(targets[:, t : t + 1], state) for t in range(7)]
-    close(torch.cat(steps, dim=1), model(sources, targets, padding_mask))
+    steps = [model.next_scores(targets[:, t : t + 1], state) for t in range(7)]
+    close(torch.stack(steps, dim=1), model(sources, targets, padding_mask))
 
 
 @pytest.mark.parametrize("task", ("language", *ENCODER_TASKS, "translate"))

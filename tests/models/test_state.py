@@ -5,7 +5,7 @@ import torch
 
 from glassformer.models.model import last_tokens
 from tests.conftest import tiny_model
-from tests.models.families import close, ids
+from tests.models.families import close, ids, make
 
 VARIANTS = [
     {},
@@ -71,3 +71,10 @@ def test_more_than_the_context_is_refused() -> None:
     model(ids(1, 10), state)
     with pytest.raises(ValueError, match="13 tokens are more than the context of 12"):
         model(ids(1, 3), state)
+
+
+@pytest.mark.parametrize("family", ["rnn", "gru", "lstm", "window"])
+def test_a_state_of_one_length_refuses_padding(family: str) -> None:
+    model = make("language", family)
+    with pytest.raises(ValueError, match="rows of one length"):
+        model.next_scores(ids(2, 5), model.new_state(2), padding_mask=torch.ones(2, 5, dtype=torch.bool))

@@ -100,9 +100,11 @@ def import_(
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Make a run of a Hugging Face GPT-2 folder on this machine; nothing in it is executed."""
+    from glassformer.models.model import parameter_count
     from glassformer.runs.import_model import import_hf
 
-    opened, parameters = import_hf(folder, run)
+    opened = import_hf(folder, run)
+    parameters = parameter_count(opened.model)
     if json_:
         console.put_json({"run": str(opened.path), "parameters": parameters})
         return

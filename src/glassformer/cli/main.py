@@ -124,7 +124,7 @@ def train(
             return
         rows = compare_runs(runs)
         page = runs[0].path.parent / "compare.html"
-        rows.save(str(page))
+        rows.save(page)
         console.note(f"Table and curves are in {page}.")
         console.put_json(rows.as_json()) if json_ else console.put(show_table(rows))
         return
@@ -233,10 +233,10 @@ def compare(
     json_: Json = False,
 ) -> None:
     """Runs side by side: parameters, tokens, score, speed, time; the curves in one plot."""
-    from glassformer.runs.compare import compare_runs, runs_under, show_table
-    from glassformer.runs.run import load
+    from glassformer.runs.compare import compare as compare_all
+    from glassformer.runs.compare import show_table
 
-    rows = compare_runs([load(run) for path in runs for run in runs_under(path)])
+    rows = compare_all(*runs)
     if html:
         rows.save(html)
         console.note(f"Wrote {html}.")

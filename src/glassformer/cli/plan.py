@@ -38,7 +38,6 @@ def plan(
     """Parameters, operations, memory by part, time and cost of a training, and which layout fits."""
     from glassformer.config.recipes import parse_overrides
     from glassformer.core.errors import UsageError
-    from glassformer.planning.recipe import SHAPES
     from glassformer.planning.recipe import plan as plan_recipe
     from glassformer.planning.show import show
 
@@ -48,7 +47,7 @@ def plan(
     settings = parse_overrides(set_ or [])
     result = plan_recipe(recipe, settings=settings, gpu=gpu, gpus=gpus, tokens=budget, price=price)
     console.put_json(result.as_dict()) if json_ else console.put(show(result))
-    if recipe not in SHAPES and not settings.get("model", {}).get("vocab"):
+    if result.assumed_vocab:
         vocab = result.config.model.vocab
         console.note(f"(A vocabulary of {vocab}, as tokenizer.vocab says; a text may have fewer entries.)")
 

@@ -31,7 +31,9 @@ def generate(
     run: RunPath,
     prompt: Annotated[str, typer.Argument(help="What to go on from; - reads standard input.")] = "",
     tokens: Annotated[int, typer.Option(min=1, help="Tokens to write at most.")] = 200,
-    temperature: Annotated[float, typer.Option(help="Below 1 safer, above 1 wilder.")] = 0.8,
+    temperature: Annotated[
+        float | None, typer.Option(help="Below 1 safer, above 1 wilder; 0.8.", show_default=False)
+    ] = None,
     top_k: Annotated[int | None, typer.Option(help="Choose among the K best.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Choose among the best that reach P together.")] = None,
     min_p: Annotated[
@@ -50,16 +52,27 @@ def generate(
     import sys
 
     from glassformer.cli.opening import open_run
-    from glassformer.generation.sampling import Sampler
+    from glassformer.core.errors import UsageError
+    from glassformer.generation.sampling import Sampler, refuse_with_beams
 
+    drawing = {"temperature": temperature, "top-k": top_k, "top-p": top_p, "min-p": min_p, "seed": seed}
+    if beams is not None:
+        named = {f"--{name}": value for name, value in drawing.items()}
+        refuse_with_beams(**named, **{"--greedy": greedy or None, "--stop": stop})
+        if n > beams:
+            raise UsageError(f"--n {n}: {beams} beams end in {beams} texts; ask for at most as many")
+    if greedy and any(value is not None for value in drawing.values()):
+        raise UsageError("--greedy always takes the best token: leave out what is said about drawing")
     if prompt == "-":
         prompt = sys.stdin.read()
-    sampler = Sampler(0.0 if greedy else temperature, top_k, top_p, min_p, seed)
-    stops = [s.replace("\\n", "\n") for s in stop or []]
     opened = open_run(run)
     if beams is not None:
         _generate_by_beams(opened.search(prompt, tokens, beams)[:n], prompt, json_)
         return
+    if greedy:
+        temperature = 0.0
+    sampler = Sampler(0.8 if temperature is None else temperature, top_k, top_p, min_p, seed)
+    stops = [s.replace("\\n", "\n") for s in stop or []]
     parts = opened.stream(prompt, tokens, sampler=sampler, n=n, stop=stops)
     if n == 1 and not json_:  # on the terminal as it is written
         console.put(prompt, end="")

@@ -15,6 +15,7 @@ from glassformer.core.errors import UsageError, closest
 
 FORMAT_VERSION = 1
 
+TEXT_TASKS = ("language", "masked")  # they learn from text, the others from examples
 FAMILIES = {  # which models can do a task
     "language": ("transformer", "rnn", "gru", "lstm", "window"),
     "masked": ("transformer", "rnn", "gru", "lstm"),
@@ -44,7 +45,7 @@ class Config(Section):
                 f"model.family {model.family} cannot do the task {self.task}; "
                 f"these can: {', '.join(FAMILIES[self.task])}"
             )
-        if self.task not in ("language", "masked") and (self.data.mix or self.data.dedup):
+        if self.task not in TEXT_TASKS and (self.data.mix or self.data.dedup):
             raise ValueError(f"data.mix and data.dedup: for language and masked, not for {self.task}")
         if self.task == "language" and self.data.mix and model.family in ("rnn", "gru", "lstm"):
             raise ValueError(
@@ -52,7 +53,7 @@ class Config(Section):
                 "batch, and they cannot be mixed. Choose model.family transformer or window, or put the "
                 "sources into one folder"
             )
-        if self.task in ("language", "masked") and (training.token_dropout or training.merge_dropout):
+        if self.task in TEXT_TASKS and (training.token_dropout or training.merge_dropout):
             raise ValueError(
                 f"training.token_dropout, merge_dropout: for classify, tag and translate, not for {self.task}"
             )

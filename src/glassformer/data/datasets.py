@@ -14,6 +14,7 @@ import importlib
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from glassformer.config.schema import TEXT_TASKS
 from glassformer.core.errors import DataError, UsageError, closest
 from glassformer.data.catalog import DATASETS, Generated, Published, dataset_names
 from glassformer.data.collection import is_collection, open_collection
@@ -23,8 +24,6 @@ from glassformer.data.hub import PREFIX
 from glassformer.data.sources import Corpus, Span, character_start, divide, make_corpus, own_corpus
 from glassformer.data.tables import COLUMN_NAMES, own_examples, read_examples
 from glassformer.data.text_files import text_digest
-
-TEXT_TASKS = ("language", "masked")  # they learn from text; the others from examples (tables.COLUMN_NAMES)
 
 
 @overload

@@ -19,7 +19,7 @@ from torch import Tensor
 from glassformer.models.attention import growing_keys
 from glassformer.models.state import State
 
-Step = Callable[[Tensor, State], Tensor]  # new ids (R, T) and the state to scores (R, T, V)
+Step = Callable[[Tensor, State], Tensor]  # new ids (R, T) and the state to scores of the next token (R, V)
 
 
 @dataclass(frozen=True)
@@ -91,4 +91,4 @@ def beam_search(
 def _scores(step: Step, ids: Tensor, state: State) -> Tensor:
     """Log-probabilities of what follows the last of ids, (R, V)."""
     with growing_keys():
-        return step(ids, state)[:, -1].float().log_softmax(-1)
+        return step(ids, state).float().log_softmax(-1)

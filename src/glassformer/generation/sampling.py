@@ -52,9 +52,10 @@ class Sampler:
     def for_rows(self, n: int) -> Callable[[Tensor], Tensor]:
         """The same for n sequences, each with random numbers of its own: a row does not depend on the others.
 
-        The first row's are those of this sampler's seed.
+        The first row's are those of this sampler's seed, from their beginning: two generations by one sampler
+        with a seed are the same.
         """
-        if n == 1 or self.temperature < GREEDY:
+        if self.temperature < GREEDY:
             return self
         seeds = [self.seed if i == 0 or self.seed is None else fold_seed(self.seed, i) >> 1 for i in range(n)]
         rows = [replace(self, seed=seed, _generators={}) for seed in seeds]
@@ -92,3 +93,13 @@ class Sampler:
                 generator.manual_seed(self.seed)
             self._generators[device] = generator
         return self._generators[device]
+
+
+def refuse_with_beams(**options: object) -> None:
+    """Beam search draws nothing: what is said about drawing would be ignored, so it is refused."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise UsageError(
+            f"{', '.join(given)}: beam search looks for the likeliest text and draws nothing; leave out "
+            "either this or the beams"
+        )

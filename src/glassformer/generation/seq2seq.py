@@ -40,7 +40,7 @@ def translate_ids(
         first = torch.full((len(rows), 1), eot_id, device=device)
         options = {"beams": beams, "tokens": room, "end": eot_id, "length_penalty": length_penalty}
         with evaluating(model):
-            best = beam_search(model.decode, model.start(ids, padding_mask, max(room)), first, **options)
+            best = beam_search(model.next_scores, model.start(ids, padding_mask, max(room)), first, **options)
         for r, hypotheses in zip(rows, best, strict=True):
             translations[r] = hypotheses
         progress(len(rows))

@@ -7,7 +7,7 @@ import torch
 from glassformer.core.errors import UsageError
 from glassformer.generation.beam import beam_search
 from glassformer.generation.engine import Choose, NewTap, generate
-from glassformer.models.model import LanguageModel
+from glassformer.models.model import LanguageModel, evaluating
 from glassformer.models.tap import off
 from glassformer.tokenizers.tokenizer import Decoding, Tokenizer
 
@@ -51,15 +51,16 @@ def search_text(
             f"beam search needs room for prompt and text at once: {ids.shape[1]} + {tokens} tokens are "
             f"more than the context of {model.limit}. Ask for fewer tokens."
         )
-    hypotheses = beam_search(
-        lambda new, state: model(new, state=state),
-        model.new_state(1),
-        ids,
-        beams=beams,
-        tokens=tokens,
-        end=tokenizer.eot_id,
-        length_penalty=length_penalty,
-    )[0]
+    with evaluating(model):
+        hypotheses = beam_search(
+            model.next_scores,
+            model.new_state(1),
+            ids,
+            beams=beams,
+            tokens=tokens,
+            end=tokenizer.eot_id,
+            length_penalty=length_penalty,
+        )[0]
     return [(tokenizer.decode(h.ids, specials=False), h.score) for h in hypotheses]
 
 

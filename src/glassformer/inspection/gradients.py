@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from glassformer.config.model import ModelConfig
 from glassformer.inspection.edits import Edits
 from glassformer.inspection.maps import mask_of
 from glassformer.inspection.residual import relative_error, stream_sites
@@ -107,8 +108,8 @@ def by_depth(trace: Trace, loss: Loss, part: str = "") -> list[float]:
 def without_residuals(model: nn.Module) -> nn.Module:
     """The same weights, each layer passing on its own output alone."""
     config = model.config
-    assert hasattr(config, "model_copy")
-    other = make_like(model, config.model_copy(update={"residual": False}))  # pyright: ignore
+    assert isinstance(config, ModelConfig)
+    other = make_like(model, config.model_copy(update={"residual": False}))
     other.load_state_dict(model.state_dict())
     parameter = next(model.parameters())
     return other.to(parameter.device, parameter.dtype).eval()

@@ -218,7 +218,7 @@ def _join(
     norm: nn.Module | None,
     name: str,
 ) -> Parts:
-    """What the stream is made of after a layer has written `made`, which sum to `update`."""
+    """What the stream is made of after a layer has written `writes`, which sum to `update`."""
     residual = {} if block.join is replace else parts
     match block.placement:
         case _ if block.placement in (pre, bare):

@@ -34,6 +34,7 @@ class Decoder(LanguageModel):
     """The decoder-only language model: a stack under a causal mask, and a score for every next token."""
 
     def __init__(self, config: ModelConfig):
+        _check_family(config, "transformer")
         mask = Mask(causal=True, window=config.window)
         super().__init__(make_stack(config, make_embedding(config), mask), config)
 
@@ -42,6 +43,7 @@ class Recurrent(LanguageModel):
     """A recurrent language model: plain, GRU or LSTM, as `config.family` says."""
 
     def __init__(self, config: ModelConfig):
+        _check_family(config, *RECURRENT)
         super().__init__(make_recurrence(config, make_embedding(config)), config)
 
 
@@ -49,6 +51,7 @@ class Window(LanguageModel):
     """The fixed-window feed-forward language model."""
 
     def __init__(self, config: ModelConfig):
+        _check_family(config, "window")
         super().__init__(WindowNet(config, make_embedding(config)), config)
 
 
@@ -58,8 +61,8 @@ class Encoder(EncoderModel):
 
     def __init__(self, config: ModelConfig, head: str = "label"):
         embedding = nn.Linear(config.patch, config.width) if config.patch else make_embedding(config)
-        body = make_reader(config, embedding)
-        super().__init__(body, make_head(config, head), config)
+        top = make_head(config, head)  # drawn first: a seed gives the weights it always gave
+        super().__init__(make_reader(config, embedding), top, config)
 
 
 class EncoderDecoder(EncoderDecoderModel):
@@ -72,6 +75,7 @@ class EncoderDecoder(EncoderDecoderModel):
         super().__init__(encoder, make_writer(config, target), config)
 
 
+RECURRENT = ("rnn", "gru", "lstm")
 LANGUAGE_MODELS: dict[str, Callable[[ModelConfig], LanguageModel]] = {
     "transformer": Decoder,
     "rnn": Recurrent,
@@ -83,6 +87,11 @@ LANGUAGE_MODELS: dict[str, Callable[[ModelConfig], LanguageModel]] = {
 
 def make_language_model(config: ModelConfig) -> LanguageModel:
     return LANGUAGE_MODELS[config.family](config)
+
+
+def _check_family(config: ModelConfig, *families: str) -> None:
+    if config.family not in families:
+        raise UsageError(f"model.family is {config.family}: expected {' or '.join(families)} for this model")
 
 
 def make_like(model: nn.Module, config: ModelConfig) -> nn.Module:
@@ -101,6 +110,7 @@ def make_reader(config: ModelConfig, embedding: nn.Module, layers: int | None = 
     """A body for sequences that are there as a whole."""
     if config.family == "transformer":
         return make_stack(config, embedding, Mask(window=config.window), layers)
+    _check_family(config, *RECURRENT)
     return make_recurrence(config, embedding, layers, directions=config.directions)
 
 
@@ -108,6 +118,7 @@ def make_writer(config: ModelConfig, embedding: nn.Module) -> Body:
     """A body that looks into a memory."""
     if config.family == "transformer":
         return make_stack(config, embedding, Mask(causal=True, window=config.window), cross=True)
+    _check_family(config, *RECURRENT)
     return make_recurrence(config, embedding, cross=True)
 
 
@@ -224,12 +235,18 @@ def make_position(config: ModelConfig) -> Position:
 def make_head(config: ModelConfig, kind: str) -> Head:
     match kind:
         case "label":
-            return Whole(config.width, config.labels, make_pooling(config), config.dropout)
+            return Whole(config.width, _labels(config), make_pooling(config), config.dropout)
         case "labels":
-            return EachPosition(config.width, config.labels, kind)
+            return EachPosition(config.width, _labels(config), kind)
         case "tokens":
             return EachPosition(config.width, config.vocab, kind)
-    raise ValueError(f"no head '{kind}': expected label, labels or tokens")
+    raise UsageError(f"no head '{kind}': expected label, labels or tokens")
+
+
+def _labels(config: ModelConfig) -> int:
+    if not config.labels:
+        raise UsageError("model.labels is 0: a model needs to know how many labels there are")
+    return config.labels
 
 
 def make_pooling(config: ModelConfig) -> Pooling:

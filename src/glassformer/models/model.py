@@ -170,9 +170,9 @@ class EncoderDecoderModel(nn.Module):
         """The state in which writing begins."""
         return self.decoder.new_state(len(source), capacity, self.encode(source, padding_mask))
 
-    def decode(self, ids: Tensor, state: State) -> Tensor:
-        """Scores (B, T, V) of what follows the new ids (B, T); the memory is in the state."""
-        return self.unembedding(self.decoder(ids, None, state))
+    def next_scores(self, ids: Tensor, state: State) -> Tensor:
+        """Scores (B, V) of what follows the last of the new ids (B, T); the memory is in the state."""
+        return self.unembedding(self.decoder(ids, None, state)[:, -1])
 
 
 def last_tokens(x: Tensor, padding_mask: Tensor | None) -> Tensor:

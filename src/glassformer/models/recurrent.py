@@ -17,7 +17,7 @@ from glassformer.config.model import ModelConfig
 from glassformer.models.attention import CrossAttention
 from glassformer.models.cells import CELLS, Parts, unroll
 from glassformer.models.model import Body
-from glassformer.models.state import Memory
+from glassformer.models.state import Memory, refuse_ragged
 from glassformer.models.tap import Tap, inside, off
 
 FUSED = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -127,6 +127,7 @@ class RecurrentStack(Body):
         tap: Tap = off,
         memory: Memory | None = None,
     ) -> Tensor:
+        refuse_ragged(state, padding_mask)
         state = state if state is not None else self.new_state(len(inputs), memory=memory)
         x = tap("embed", self.dropout(self.embedding(inputs)))
         backwards = (

@@ -59,6 +59,12 @@ class Memory:
         return Memory(self.states[rows], None if self.padding_mask is None else self.padding_mask[rows])
 
 
+def refuse_ragged(state: State | None, padding_mask: Tensor | None) -> None:
+    """For states that are at one position in all rows: padding would go into them like any token."""
+    if state is not None and padding_mask is not None:
+        raise ValueError("this model's state takes rows of one length: expected no padding_mask with it")
+
+
 class LayerState(Protocol):
     """One layer's part of the state of a generation."""
 

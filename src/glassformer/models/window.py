@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from glassformer.config.model import ModelConfig
 from glassformer.models.layers import ACTIVATIONS
 from glassformer.models.model import Body
-from glassformer.models.state import Memory
+from glassformer.models.state import Memory, refuse_ragged
 from glassformer.models.tap import Tap, off
 
 
@@ -61,6 +61,7 @@ class WindowNet(Body):
         tap: Tap = off,
         memory: Memory | None = None,
     ) -> Tensor:
+        refuse_ragged(state, padding_mask)
         state = state if state is not None else self.new_state(len(inputs))
         x = self.embedding(inputs)
         if padding_mask is not None:

@@ -23,7 +23,7 @@ from glassformer.objectives.objective import Batch, Stateless, summed_loss
 def language_modelling(
     model: LanguageModel, tokens: Tokens, context: int, rows: int, seed: int
 ) -> "LanguageModelling | StreamModelling":
-    """The task in the form that suits a model; `rows` is the number of sequences in a batch."""
+    """The objective in the form that suits a model; `rows` is the number of sequences in a batch."""
     if model.limit is not None:
         return LanguageModelling(tokens, context, seed)
     if isinstance(tokens, Blend):

@@ -4,7 +4,9 @@ from dataclasses import asdict, dataclass
 from math import sqrt
 from typing import Any
 
-from glassformer.config.schema import Config
+from glassformer.config.recipes import merge
+from glassformer.config.schema import Config, build
+from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
 from glassformer.planning.count import count, operations
 from glassformer.planning.devices import Device
@@ -48,6 +50,7 @@ class Plan:
     tokens: float
     price: float
     options: list[Option]
+    assumed_vocab: bool = False  # the model's vocabulary is the most that its tokenizer may have
 
     @property
     def choice(self) -> Option | None:
@@ -128,12 +131,7 @@ def make_plan(
         raise UsageError("this training goes by minutes, not by steps: say how much it reads, --tokens 10e9")
     if count(config.model).parameters > LARGEST:
         raise UsageError(f"a model of {count(config.model).parameters:.1e} parameters is beyond any plan")
-    config = config.model_copy(deep=True)
-    slow = device.name == "cpu"
-    if config.training.precision == "auto":
-        config.training.precision = "float32" if slow else "bf16"
-    if config.training.compile == "auto":  # a training worth a plan is long enough for it
-        config.training.compile = "off" if slow else "on"
+    config = _decided(config, slow=device.name == "cpu")
     batch = config.training.batch
     if batch % devices:
         nearest = max(devices, round(batch / devices) * devices)
@@ -152,6 +150,16 @@ def make_plan(
     options = [_option(config, device, devices, layout, n) for layout in layouts for n in accumulations]
     price = device.price if price is None else price
     return Plan(config, device, devices, tokens, price, _excerpt(options))
+
+
+def _decided(config: Config, slow: bool) -> Config:
+    """With what training would choose by itself on such a device."""
+    chosen: Settings = {}
+    if config.training.precision == "auto":
+        chosen["precision"] = "float32" if slow else "bf16"
+    if config.training.compile == "auto":  # a training worth a plan is long enough for it
+        chosen["compile"] = "off" if slow else "on"
+    return build(merge(config.model_dump(), {"training": chosen}))
 
 
 def _option(config: Config, device: Device, devices: int, layout: str, accumulate: int) -> Option:

@@ -1,7 +1,9 @@
 """A plan by name: of a recipe, of a shape that everybody knows, or of settings."""
 
+from dataclasses import replace
+
 from glassformer.config.recipes import load_recipe, load_variants, merge, nested
-from glassformer.config.schema import build, coerce
+from glassformer.config.schema import TEXT_TASKS, build, coerce
 from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
 from glassformer.planning.devices import find
@@ -31,11 +33,13 @@ def plan(
     or `here`; `tokens` are those to train on, as the steps say if not given; `price` dollars an hour for one.
     """
     known = merge(_named(recipe), coerce(nested(settings or {}), "settings"))
-    vocab = known.get("model", {}).get("vocab") or known.get("tokenizer", {}).get("vocab", 0)
+    named = known.get("model", {}).get("vocab")
+    vocab = named or known.get("tokenizer", {}).get("vocab", 0)
     config = build(merge(known, {"model": {"vocab": vocab}}))
-    if config.task not in ("language", "masked"):
-        raise UsageError(f"plan is for language models, not for the task {config.task}")
-    return make_plan(config, find(gpu), gpus or config.training.processes or 1, tokens, price)
+    if config.task not in TEXT_TASKS:
+        raise UsageError(f"plan is for tasks that learn from text, not for the task {config.task}")
+    result = make_plan(config, find(gpu), gpus or config.training.processes or 1, tokens, price)
+    return replace(result, assumed_vocab=not named)
 
 
 def _named(recipe: str | None) -> Settings:

@@ -24,7 +24,7 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         return {"runs": as_dicts(self.rows)}
 
-    def save(self, file: str) -> None:
+    def save(self, file: str | Path) -> None:
         """Table and curves as .html, the curves alone as .svg or .png."""
         path = Path(file)
         if path.suffix not in (".html", ".svg", ".png"):

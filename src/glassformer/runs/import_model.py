@@ -9,13 +9,12 @@ from glassformer.core.errors import RunError
 from glassformer.core.files import write_atomically, writing
 from glassformer.interop.huggingface import read_gpt2
 from glassformer.models.build import make_language_model
-from glassformer.models.model import parameter_count
 from glassformer.runs.run import Run
 from glassformer.training.checkpoint.weights import copy_weights, save_weights
 
 
-def import_hf(folder: str | Path, out: str | Path) -> tuple[Run, int]:
-    """Read a folder of Hugging Face's GPT-2 layout and write it as a run; also the number of parameters."""
+def import_hf(folder: str | Path, out: str | Path) -> Run:
+    """Read a folder of Hugging Face's GPT-2 layout and write it as a run."""
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out} exists already: name another folder for the run, or remove it")
@@ -39,4 +38,4 @@ def import_hf(folder: str | Path, out: str | Path) -> tuple[Run, int]:
     save_weights(model, out / "model.safetensors")
     write_atomically(out / "data.json", json.dumps({"imported": str(Path(folder).resolve())}, indent=1))
     save_config(config, out / "config.yaml")
-    return Run(out), parameter_count(model)
+    return Run(out)

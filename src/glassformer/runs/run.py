@@ -26,7 +26,7 @@ from glassformer.core.device import choose_device
 from glassformer.core.errors import RunError, UsageError
 from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
-from glassformer.generation.sampling import Sampler
+from glassformer.generation.sampling import Sampler, refuse_with_beams
 from glassformer.generation.stream import search_text, stream_text
 from glassformer.inspection.edits import Edit, Edits
 from glassformer.inspection.look import Look
@@ -152,11 +152,11 @@ class Run:
         task.own_data = data is None
         return task
 
-    def _used_as(self, kind: type[T]) -> T:
+    def _used_as(self, kind: type[T], wanted: str) -> T:
         task = find_task(self.config.task)
         if not issubclass(task, kind):
             raise UsageError(
-                f"{self.path} learned the task {self.config.task}, not {getattr(kind, 'name', 'classify')}: "
+                f"{self.path} learned the task {self.config.task}, not {wanted}: "
                 f"use glassformer {task.command} {self.path}"
             )
         bare = self.bare_task
@@ -184,10 +184,7 @@ class Run:
         """
         task = self.task(data, target, warn)
         split = "all" if "all" in task.source.splits else split
-        options = EvalOptions(stride, beams, length_penalty, progress)
-        for name in options.given():
-            if name not in task.understands:
-                raise UsageError(f"{name} means nothing to the task {task.name} ({self.path}): leave it out")
+        options = self._eval_options(EvalOptions(stride, beams, length_penalty, progress))
         if unknown := task.unknown_share(split):
             warn(
                 f"{unknown:.2%} of the tokens are {UNKNOWN}, which says less than the text it stands for: "
@@ -209,11 +206,21 @@ class Run:
         *,
         stride: int | None = None,
         beams: int | None = None,
+        length_penalty: float | None = None,
     ) -> Mistakes:
         """Where the model goes wrong: its worst predictions, and tables of its losses."""
         task = self.task(data, target)
         split = "all" if "all" in task.source.splits else split
-        return task.mistakes(self.model, self.config, split, EvalOptions(stride, beams))
+        options = self._eval_options(EvalOptions(stride, beams, length_penalty))
+        return task.mistakes(self.model, self.config, split, options)
+
+    def _eval_options(self, options: EvalOptions) -> EvalOptions:
+        """What the run's task understands of them is all there is, or it is refused."""
+        task = find_task(self.config.task)
+        for name in options.given():
+            if name not in task.understands:
+                raise UsageError(f"{name} means nothing to the task {task.name} ({self.path}): leave it out")
+        return options
 
     # In use
 
@@ -250,7 +257,7 @@ class Run:
         tokens: int = 200,
         *,
         n: int = 1,
-        temperature: float = 1.0,
+        temperature: float | None = None,
         top_k: int | None = None,
         top_p: float | None = None,
         min_p: float | None = None,
@@ -259,17 +266,29 @@ class Run:
         cached: bool = True,
         edits: Sequence[Edit] = (),
         beams: int | None = None,
-        length_penalty: float = 0.0,
+        length_penalty: float | None = None,
     ) -> list[str]:
         """`n` continuations of a prompt, without it; `edits` are made on the way (inspection/edits.py).
 
-        With `beams`, the `n` best of beam search.
+        With `beams`, the `n` best of beam search, which takes no option of sampling but a `length_penalty`.
         """
         if beams is not None:
-            if edits:
-                raise UsageError("edits go with sampling; beam search does not take them")
-            return [text for text, _ in self.search(prompt, tokens, beams, length_penalty)[:n]]
-        sampler = Sampler(temperature, top_k, top_p, min_p, seed)
+            refuse_with_beams(
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                min_p=min_p,
+                seed=seed,
+                stop=stop or None,
+                cached=None if cached else False,
+                edits=edits or None,
+            )
+            if n > beams:
+                raise UsageError(f"n {n}: {beams} beams end in {beams} texts; expected at most as many")
+            return [text for text, _ in self.search(prompt, tokens, beams, length_penalty or 0.0)[:n]]
+        if length_penalty is not None:
+            raise UsageError("length_penalty belongs to beam search: say beams as well, or leave it out")
+        sampler = Sampler(1.0 if temperature is None else temperature, top_k, top_p, min_p, seed)
         texts = [""] * n
         for parts in self.stream(prompt, tokens, n=n, sampler=sampler, stop=stop, cached=cached, edits=edits):
             texts = [text + part for text, part in zip(texts, parts, strict=True)]
@@ -289,7 +308,7 @@ class Run:
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[str]:
         """The best translation of each text; `progress` is called with each number of texts done."""
-        task, model = self._used_as(TranslateTask), self.model
+        task, model = self._used_as(TranslateTask, "translate"), self.model
         assert isinstance(model, EncoderDecoderModel)
         filled = [text for text in texts if text.strip()]  # an empty line stays one
         best = iter(
@@ -301,17 +320,17 @@ class Run:
 
     def label(self, texts: list[str]) -> list[Labelled]:
         """What a classifier says about each text, or a tagger about its words."""
-        task = self._used_as(LabelTask)
+        task = self._used_as(LabelTask, "classify or tag")
         return [task.label(self.model, self.config, text) for text in texts]
 
     def classify(self, texts: list[str]) -> list[dict[str, float]]:
         """For each text the probability of every label, the likeliest first."""
-        task = self._used_as(ClassifyTask)
+        task = self._used_as(ClassifyTask, "classify")
         return [task.probabilities(self.model, self.config, text) for text in texts]
 
     def tag(self, words: list[str]) -> list[str]:
         """The tag of each word."""
-        return self._used_as(TagTask).tags(self.model, self.config, words)
+        return self._used_as(TagTask, "tag").tags(self.model, self.config, words)
 
     def look(
         self,

@@ -44,9 +44,9 @@ def sweep(
     *,
     recipe: str | None = None,
     task: str | None = None,
-    target: str | None = None,
+    target: str | Path | None = None,
     out: str | Path | None = None,
-    init: str | None = None,
+    init: str | Path | None = None,
     resume: bool = False,
     settings: Settings | None = None,
     display: Display | None = None,
@@ -62,8 +62,8 @@ def sweep(
         display=display or Silent(),
         recipe=recipe,
         task=task,
-        target=target,
-        init=init,
+        target=None if target is None else str(target),
+        init=None if init is None else str(init),
         resume=resume,
     )
 

@@ -15,7 +15,7 @@ from glassformer.evaluation.error_analysis import Mistakes, label_mistakes
 from glassformer.objectives.labelling import Labelling
 from glassformer.objectives.objective import NOT_SCORED, Objective
 from glassformer.tasks.examples import ExamplesTask
-from glassformer.tasks.task import EvalOptions
+from glassformer.tasks.task import DEFAULTS, EvalOptions
 
 
 class LabelTask(ExamplesTask):
@@ -55,7 +55,7 @@ class LabelTask(ExamplesTask):
         model: nn.Module,
         config: Config,
         split: str,
-        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+        options: EvalOptions = DEFAULTS,
         *,
         full: bool = True,
     ) -> Classification:
@@ -68,7 +68,7 @@ class LabelTask(ExamplesTask):
         model: nn.Module,
         config: Config,
         split: str,
-        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+        options: EvalOptions = DEFAULTS,
     ) -> Mistakes:
         examples = self.source.require(split)
         predictions = answers(model, self._objective(split, config.model.context))

@@ -23,7 +23,7 @@ from glassformer.models.model import LanguageModel
 from glassformer.models.ngram import NGram, usual_order
 from glassformer.objectives.language import language_modelling
 from glassformer.objectives.objective import Objective, cross_entropy
-from glassformer.tasks.task import EvalOptions
+from glassformer.tasks.task import DEFAULTS, EvalOptions
 from glassformer.tasks.text import TextTask
 
 BASELINE_TOKENS = 8_000_000  # of training text that the n-gram model counts at most
@@ -51,7 +51,7 @@ class LanguageTask(TextTask):
         model: nn.Module,
         config: Config,
         split: str,
-        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+        options: EvalOptions = DEFAULTS,
         *,
         full: bool = True,
     ) -> Likelihood:
@@ -81,7 +81,7 @@ class LanguageTask(TextTask):
         model: nn.Module,
         config: Config,
         split: str,
-        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+        options: EvalOptions = DEFAULTS,
     ) -> Mistakes:
         assert isinstance(model, LanguageModel)
         tokens = self.tokens(split)

@@ -15,7 +15,7 @@ from glassformer.models.build import Encoder
 from glassformer.models.model import EncoderModel
 from glassformer.objectives.masked import MaskedModelling
 from glassformer.objectives.objective import NOT_SCORED, Objective, cross_entropy
-from glassformer.tasks.task import EvalOptions
+from glassformer.tasks.task import DEFAULTS, EvalOptions
 from glassformer.tasks.text import TextTask
 from glassformer.tokenizers.tokenizer import END_OF_TEXT, MASK
 
@@ -46,7 +46,7 @@ class MaskedTask(TextTask):
         model: nn.Module,
         config: Config,
         split: str,
-        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+        options: EvalOptions = DEFAULTS,
         *,
         full: bool = True,
     ) -> Classification:
@@ -58,7 +58,7 @@ class MaskedTask(TextTask):
         model: nn.Module,
         config: Config,
         split: str,
-        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+        options: EvalOptions = DEFAULTS,
     ) -> Mistakes:
         batches = [
             (torch.where(batch["targets"] == NOT_SCORED, batch["inputs"], batch["targets"]).numpy(), answers)

@@ -45,6 +45,9 @@ class EvalOptions:
         return [field.name for field in fields(self) if getattr(self, field.name) is not None]
 
 
+DEFAULTS = EvalOptions()
+
+
 @dataclass(frozen=True)
 class TextAmount:
     """How much there is to learn from, in tokens."""
@@ -146,7 +149,7 @@ class Task(ABC):
         model: nn.Module,
         config: Config,
         split: str,
-        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+        options: EvalOptions = DEFAULTS,
         *,
         full: bool = True,
     ) -> Result:
@@ -162,7 +165,7 @@ class Task(ABC):
         model: nn.Module,
         config: Config,
         split: str,
-        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+        options: EvalOptions = DEFAULTS,
     ) -> Mistakes:
         """Where the model goes wrong on a split."""
 

@@ -24,7 +24,7 @@ from glassformer.models.model import EncoderDecoderModel
 from glassformer.objectives.objective import Objective
 from glassformer.objectives.translation import Translating
 from glassformer.tasks.examples import ExamplesTask
-from glassformer.tasks.task import EvalOptions, as_ids
+from glassformer.tasks.task import DEFAULTS, EvalOptions, as_ids
 
 
 class TranslateTask(ExamplesTask):
@@ -63,7 +63,7 @@ class TranslateTask(ExamplesTask):
         model: nn.Module,
         config: Config,
         split: str,
-        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+        options: EvalOptions = DEFAULTS,
         *,
         full: bool = True,
     ) -> Translation:
@@ -103,7 +103,7 @@ class TranslateTask(ExamplesTask):
         model: nn.Module,
         config: Config,
         split: str,
-        options: EvalOptions = EvalOptions(),  # noqa: B008 - it cannot be changed
+        options: EvalOptions = DEFAULTS,
     ) -> Mistakes:
         assert isinstance(model, EncoderDecoderModel)
         sources, references = zip(*self.source.require(split), strict=True)

@@ -1,4 +1,4 @@
-"""The training loop. There is one, for every task and every model.
+"""The training loop. There is one, for every objective and every model.
 
     for each step:
         one update (step.py)
@@ -39,7 +39,7 @@ SLOWER = 0.5  # what each rollback leaves of the learning rate
 
 
 class Trainer(Steps):
-    """A model, a task and a folder, and the steps that lead from one to the other.
+    """A model, an objective and a folder, and the steps that lead from one to the other.
 
     Any `nn.Module` and any `Objective` will do. The folder gets metrics.jsonl, checkpoints/ and
     model.safetensors.

@@ -10,7 +10,7 @@ Work = Callable[[int], None]  # forward and backward of a micro-batch of so many
 
 
 def micro_batch_that_fits(model: nn.Module, size: int, work: Work, reserve: int = 0) -> int | None:
-    """The largest half, quarter, … of `size` samples that fits beside `held` bytes that are still to come."""
+    """The largest half, quarter, … of `size` samples that fits beside `reserve` bytes still to come."""
     micro = size // 2
     while micro >= 1:
         _forget(model)

@@ -1,4 +1,4 @@
-"""One update of a model, for every task and every model.
+"""One update of a model, for every objective and every model.
 
 batch     samples by number, a pure function of (seed, step); each process takes its part (reader.py)
 forward   and backward, micro-batch by micro-batch, normalised by the step's targets
@@ -55,7 +55,7 @@ class BrokenStepError(DivergedError):
 
 
 class Steps:
-    """A model and a task, and the updates that lead from one to the other. Nothing here writes a file."""
+    """A model and an objective, and the updates that lead from one to the other; no file is written."""
 
     def __init__(
         self,
