@@ -1,10 +1,12 @@
 """Whether compiling a model pays, and the model as the training loop calls it then."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.utils.deterministic
 from torch import nn
 
 # What torch.compile costs before it gives anything, and the share of a step that it saves: cautious figures
@@ -29,3 +31,28 @@ def maybe_compile(model: nn.Module, on: bool, in_place: bool = False) -> Callabl
         model.compile()
         return model
     return torch.compile(model)
+
+
+@contextmanager
+def repeatable(device: torch.device) -> Iterator[None]:
+    """On a CPU, two equal steps give equal bits, compiled or not, with any number of threads.
+
+    Left to itself, the compiler has the threads add into the gradient of an embedding as they come, so that
+    the order of the sums, and with it the last bits, differs from run to run. It reads this switch while it
+    compiles, forward and backward, and guards by it, so it is set around every step.
+    """
+    if device.type != "cpu":
+        yield
+        return
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    fill = torch.utils.deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads what it has not written
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        torch.utils.deterministic.fill_uninitialized_memory = fill

@@ -22,6 +22,7 @@ from glassformer.core.errors import DivergedError, RunError
 from glassformer.data.order import fold_seed
 from glassformer.objectives.objective import Batch, Objective
 from glassformer.training.checkpoint.snapshot import Progress
+from glassformer.training.compile import repeatable
 from glassformer.training.diagnose import explain
 from glassformer.training.parallel.layout import make_layout
 from glassformer.training.parallel.world import ALONE, World
@@ -93,7 +94,7 @@ class Steps:
         for i, batch in enumerate(batches):
             self.world.set_phase(f"step {progress.step + 1}, micro-batch {i + 1}")
             self._seed(i)
-            with self.layout.micro(last=i + 1 == len(batches)):
+            with repeatable(self.device), self.layout.micro(last=i + 1 == len(batches)):
                 with self.precision.context():
                     loss = self.objective.loss(forward, batch, config.label_smoothing) / targets
                 total += loss.detach()
