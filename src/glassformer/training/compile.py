@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.utils.deterministic
 from torch import nn
+from torch.utils import deterministic
 
 # What torch.compile costs before it gives anything, and the share of a step that it saves: cautious figures
 # from the measurements in docs/log.md.
@@ -44,15 +44,15 @@ def repeatable(device: torch.device) -> Iterator[None]:
     if device.type != "cpu":
         yield
         return
+    memory: Any = deterministic  # a module with properties, which types do not know
     before = (
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
     )
-    fill = torch.utils.deterministic.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads what it has not written
+    fill, memory.fill_uninitialized_memory = memory.fill_uninitialized_memory, False  # all is written first
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-        torch.utils.deterministic.fill_uninitialized_memory = fill
+        memory.fill_uninitialized_memory = fill
