@@ -33,6 +33,8 @@ MODELS: dict[str, dict[str, object]] = {
     "projected": {"attention": "projected"},
     "query-key": {"attention": "query-key"},
     "distance": {"attention": "distance", "position": "none"},
+    "convolution": {"attention": "convolution", "position": "none"},
+    "unscaled": {"scaled": False},
 }
 
 

@@ -16,6 +16,7 @@ FAMILIES = {
     "projected": {"attention": "projected"},
     "similarity": {"attention": "similarity"},
     "distance": {"attention": "distance", "position": "none"},
+    "convolution": {"attention": "convolution", "position": "none"},
     "rnn": {"family": "rnn"},
     "gru": {"family": "gru"},
     "lstm": {"family": "lstm"},

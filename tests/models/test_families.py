@@ -169,7 +169,7 @@ def test_taps_read_without_changing_and_edits_arrive(name: str, task: str) -> No
     first = "decoder.embed" if task == "translate" else "embed"
     assert {first, first.replace("embed", "final"), "logits"} <= set(record.values)
     for site in record.values:
-        empty = name == "distance" and "cross" not in site and site.endswith((".q", ".k"))
+        empty = name in ("distance", "convolution") and "cross" not in site and site.endswith((".q", ".k"))
         if site in ("logits", "pool") or empty:
             continue  # the queries and keys of a convolution are empty
         edited = model(*given, tap=lambda s, x, site=site: x + 1.0 if s == site else x)

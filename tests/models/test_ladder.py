@@ -3,8 +3,8 @@
 import torch
 from torch.nn import functional as F
 
-from glassformer.models.attention import Attention, attend_by_formula
-from glassformer.models.ladder import Distance, Projected, QueryKey, Similarity
+from glassformer.models.attention import Attention, UnscaledAttention, attend_by_formula
+from glassformer.models.ladder import Convolution, Distance, Projected, QueryKey, Similarity
 from glassformer.models.mask import Mask
 from glassformer.models.position import Position
 
@@ -97,3 +97,29 @@ def test_attention_by_distance_is_a_toeplitz_matrix_and_a_convolution() -> None:
     expected = layer.read_out(summed / (kernel * table).sum(-1)[..., None])
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
     assert not torch.equal(layer(x(), Mask()), out)
+
+
+def test_a_convolution_is_one_and_toeplitz_as_it_is_used() -> None:
+    torch.manual_seed(0)
+    layer = Convolution(C, H, 16, position=NONE)
+    torch.nn.init.normal_(layer.scores)
+    q, k, v = layer.project(x(), at)
+    A = layer.weights(q, k, Mask(causal=True), layer.bias(at, at[0]))  # (B, H, T, T)
+    for t in range(T - 1):  # constant along the diagonals, in the weights that are used
+        assert torch.equal(A[:, :, t, : t + 1], A[:, :, t + 1, 1 : t + 2])
+    z = layer.mix(q, k, v, Mask(causal=True), layer.bias(at, at[0]))
+    for h in range(H):
+        taps = layer.scores[h, 15 : 15 + T]  # of distance 0, 1, …
+        padded = F.pad(v[:, h].transpose(1, 2), (T - 1, 0))  # (B, D, T − 1 + T)
+        convolved = F.conv1d(padded.flatten(0, 1)[:, None], taps.flip(0)[None, None])
+        torch.testing.assert_close(convolved.view(2, -1, T).transpose(1, 2), z[:, h], rtol=1e-4, atol=1e-5)
+
+
+def test_unscaled_scores_are_those_of_wider_queries() -> None:
+    torch.manual_seed(0)
+    layer = UnscaledAttention(C, H, position=NONE, bias=False)
+    plain = Attention(C, H, position=NONE, bias=False)
+    plain.load_state_dict(layer.state_dict())
+    q, k, v = plain.project(x(), at)
+    expected = (q @ k.mT).masked_fill(torch.ones(T, T).triu(1).bool(), float("-inf")).softmax(-1) @ v
+    torch.testing.assert_close(layer(x(), Mask(causal=True)), plain.read_out(expected), rtol=1e-4, atol=1e-5)

@@ -14,6 +14,8 @@ VARIANTS = [
     {"position": "alibi"},
     {"position": "none"},
     {"attention": "distance", "position": "none"},
+    {"attention": "convolution", "position": "none"},
+    {"scaled": False},
     {"kv_heads": 1, "value_width": 6},
     {"window": 3},
     {"placement": "post", "norm": "rms"},

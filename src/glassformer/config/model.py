@@ -26,10 +26,11 @@ class ModelConfig(Section):
     labels: int = Field(default=0, ge=0, description="labels to tell apart; 0: those of the data")
     patch: int = Field(default=0, ge=0, description="numbers in a patch of an image; 0: the data's, or text")
     encoder_layers: int = Field(default=0, ge=0, description="blocks of a translator's encoder; 0: `layers`")
-    attention: Literal["full", "query-key", "projected", "similarity", "distance"] = Field(
+    attention: Literal["full", "query-key", "projected", "similarity", "distance", "convolution"] = Field(
         default="full",
-        description="the ladder to attention, and `distance`, a convolution (models/ladder.py)",
+        description="the ladder to attention, and two that go by distance alone (models/ladder.py)",
     )
+    scaled: bool = Field(default=True, description="divide scores by √D; without it a softmax saturates")
     pooling: Literal["mean", "first", "last", "attention"] = Field(
         default="mean", description="what speaks for a whole sequence in classification"
     )
@@ -103,6 +104,8 @@ class ModelConfig(Section):
             raise ValueError(f"two directions share the width: model.width {self.width} must be even")
         if self.attention in ("query-key", "projected", "similarity") and self.width % self.heads:
             raise ValueError(f"each head gets its share of model.width {self.width}: heads must divide it")
+        if not self.scaled and self.attention != "full":
+            raise ValueError(f"model.scaled=false: for model.attention full, not {self.attention}")
         if self.attention == "similarity" and self.head_width != self.width // self.heads:
             raise ValueError(
                 "model.attention similarity compares the tokens themselves: leave head_width out"

@@ -56,10 +56,12 @@ def _some_rows(
     end = rows.stop if mask.causal and T == S else S
     padding = None if mask.padding_mask is None else mask.padding_mask[:, :end]
     queries, keys = torch.arange(rows.start, rows.stop, device=q.device), torch.arange(end, device=q.device)
-    bias = mixer.bias(queries[None], keys) if isinstance(mixer, Mixer) else None
-    bias = None if bias is None else bias[:, heads].float()
-    q, k = q[:, :, rows.start : rows.stop], k[:, :, :end]
-    weights = attend_by_formula(q, k, k, replace(mask, padding_mask=padding), bias, queries)[1]
+    q, k, mask = q[:, :, rows.start : rows.stop], k[:, :, :end], replace(mask, padding_mask=padding)
+    if isinstance(mixer, Mixer):
+        bias = mixer.bias(queries[None], keys)
+        weights = mixer.weights(q, k, mask, None if bias is None else bias[:, heads].float(), queries)
+    else:
+        weights = attend_by_formula(q, k, k, mask)[1]
     return nn.functional.pad(weights, (0, S - end))
 
 

@@ -32,7 +32,7 @@ def attend_by_formula(
     scores = q @ k.transpose(-2, -1) / sqrt(q.shape[-1])  # (B, H, T, S)
     if bias is not None:
         scores = scores + bias
-    visible = _table(q, k, mask, queries)
+    visible = visible_keys(q, k, mask, queries)
     weights = scores.masked_fill(~visible, float("-inf")).softmax(dim=-1)
     weights = weights.masked_fill(~visible, 0.0)
     return weights @ v, weights
@@ -54,13 +54,14 @@ def attend(
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout, enable_gqa=grouped)
     table: Tensor | None = None
     if bias is not None:
-        table = bias.masked_fill(~_table(q, k, mask, queries), float("-inf")).to(q.dtype)
+        table = bias.masked_fill(~visible_keys(q, k, mask, queries), float("-inf")).to(q.dtype)
     elif queries is not None or not mask.hides_nothing(T):
-        table = _table(q, k, mask, queries)
+        table = visible_keys(q, k, mask, queries)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=table, dropout_p=dropout, enable_gqa=grouped)
 
 
-def _table(q: Tensor, k: Tensor, mask: Mask, queries: Tensor | None) -> Tensor:
+def visible_keys(q: Tensor, k: Tensor, mask: Mask, queries: Tensor | None) -> Tensor:
+    """True where a query may look."""
     last, keys = last_positions(q.shape[-2], k.shape[-2], q.device)
     return mask.table(last if queries is None else queries, keys)
 
@@ -98,6 +99,25 @@ class Mixer(nn.Module, ABC):
         """What to add to the scores, (1 or B, H, T, S), of queries at (1 or B, T) and keys at (S)."""
         return self.position.bias(queries, keys)
 
+    def mix(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Mask,
+        bias: Tensor | None = None,
+        dropout: float = 0.0,
+        queries: Tensor | None = None,
+    ) -> Tensor:
+        """What the heads find, (B, H, T, E); as `attend` has it."""
+        return attend(q, k, v, mask, bias, dropout, queries)
+
+    def weights(
+        self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None = None, queries: Tensor | None = None
+    ) -> Tensor:
+        """The weights of that, (B, H, T, S), which `mix` need not hold."""
+        return attend_by_formula(q, k, k, mask, bias, queries)[1]
+
     def forward(
         self,
         x: Tensor,
@@ -113,9 +133,9 @@ class Mixer(nn.Module, ABC):
         q, k, v = tap("q", q), tap("k", k), tap("v", v)
         dropout = self.dropout if self.training else 0.0
         if state is None:  # the sequence is all there is
-            z = attend(q, k, v, mask, self.bias(positions, positions[0]), dropout)
+            z = self.mix(q, k, v, mask, self.bias(positions, positions[0]), dropout)
         else:  # the state holds what came before, and how
-            z = state.attend(q, k, v, mask, self.bias, attend)
+            z = state.attend(q, k, v, mask, self.bias, self.mix)
         return tap("attn_out", self.read_out(tap("z", z)))  # z (B, H, T, E)
 
 
@@ -175,6 +195,14 @@ class Attention(Mixer):
 
     def read_out(self, z: Tensor) -> Tensor:
         return self.out(join_heads(z))
+
+
+class UnscaledAttention(Attention):
+    """The same with scores q·k as they are: to see what the division by √D is for."""
+
+    def to_heads(self, qkv: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().to_heads(qkv, positions)
+        return q * sqrt(self.head_width), k, v  # what the division takes back
 
 
 class CrossAttention(nn.Module):

@@ -15,9 +15,9 @@ from torch import nn
 
 from glassformer.config.model import ModelConfig
 from glassformer.core.errors import UsageError
-from glassformer.models.attention import Attention, CrossAttention, Mixer
+from glassformer.models.attention import Attention, CrossAttention, Mixer, UnscaledAttention
 from glassformer.models.block import PLACEMENTS, Block, add, replace
-from glassformer.models.ladder import Distance, Projected, QueryKey, Similarity
+from glassformer.models.ladder import Convolution, Distance, Projected, QueryKey, Similarity
 from glassformer.models.layers import ACTIVATIONS, MLP, NORMS, GatedMLP
 from glassformer.models.mask import Mask
 from glassformer.models.model import Body, EncoderDecoderModel, EncoderModel, LanguageModel
@@ -173,8 +173,10 @@ def make_attention(config: ModelConfig, position: Position) -> Mixer:
             return QueryKey(c.width, c.heads, c.head_width, position=position, dropout=c.dropout)
         case "distance":
             return Distance(c.width, c.heads, c.context, position=position, bias=c.bias, dropout=c.dropout)
+        case "convolution":
+            return Convolution(c.width, c.heads, c.context, position=position, bias=c.bias, dropout=c.dropout)
         case "full":
-            return Attention(
+            return (Attention if c.scaled else UnscaledAttention)(
                 c.width,
                 c.heads,
                 position=position,

@@ -5,9 +5,10 @@
     query-key    A = softmax(U_q x (U_k x)ᵀ) out = A x           looking becomes directed: A is not symmetric
     full         the same                    out = A x U_vᵀ U_oᵀ what is passed on is chosen too
 
-and beside them one that does not look at its input at all:
+and beside them two that do not look at their input at all:
 
-    distance     A_ts = a_(t−s)              a Toeplitz matrix: a convolution, which attention generalises
+    distance     A = softmax(a_(t−s))        scores by distance; the softmax still makes each row sum to one
+    convolution  A_ts = a_(t−s)              the same without it: a Toeplitz matrix, whatever was learned
 
 All scores are divided by √D. With several heads, the lower rungs give each head its share of x as values.
 Letters: B batch, T query positions, S key positions, C model width, H heads, D head width.
@@ -15,8 +16,10 @@ Letters: B batch, T query positions, S key positions, C model width, H heads, D 
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from glassformer.models.attention import Mixer, join_heads, split_heads
+from glassformer.models.attention import Mixer, join_heads, split_heads, visible_keys
+from glassformer.models.mask import Mask
 from glassformer.models.position import Position
 
 
@@ -65,9 +68,10 @@ class QueryKey(Similarity):
 
 
 class Distance(Mixer):
-    """Attention as convolution: a score for every distance and head, learned, the same for every input.
+    """A score for every distance and head, learned, the same for every input.
 
-    Queries and keys are empty; all that is in the scores is the bias.
+    Queries and keys are empty; all that is in the scores is the bias. It is constant along the diagonals;
+    weights are so up to the sum of their row, which under a causal mask grows with the position.
     """
 
     def __init__(
@@ -99,3 +103,42 @@ class Distance(Mixer):
 
     def read_out(self, z: Tensor) -> Tensor:
         return self.out(join_heads(z))
+
+
+class Convolution(Distance):
+    """Attention without its softmax: the weights themselves are learned by distance, of any sign.
+
+    Each starts at 1/context, so that a row at the end is a mean. What is hidden has weight zero.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        context: int,
+        *,
+        position: Position,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ):
+        super().__init__(width, heads, context, position=position, bias=bias, dropout=dropout)
+        nn.init.constant_(self.scores, 1 / context)
+
+    def mix(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Mask,
+        bias: Tensor | None = None,
+        dropout: float = 0.0,
+        queries: Tensor | None = None,
+    ) -> Tensor:
+        return F.dropout(self.weights(q, k, mask, bias, queries).to(v.dtype), dropout) @ v
+
+    def weights(
+        self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None = None, queries: Tensor | None = None
+    ) -> Tensor:
+        assert bias is not None
+        weights = bias.masked_fill(~visible_keys(q, k, mask, queries), 0.0)
+        return weights.expand(len(q), -1, -1, -1)
