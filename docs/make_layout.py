@@ -8,7 +8,7 @@ PACKAGE = ROOT / "src" / "glassformer"
 # One total order: a folder imports itself and those before it. There is no exception.
 ORDER = (
     *("core", "config", "tokenizers", "data", "models", "objectives", "training", "evaluation", "generation"),
-    *("inspection", "interop", "planning", "tasks", "runs", "tools", "serving", "cli"),
+    *("inspection", "interop", "planning", "tasks", "runs", "lessons", "tools", "serving", "cli"),
 )
 START, END = "<!-- made by docs/make_layout.py -->\n```text\n", "```\n<!-- until here -->"
 

@@ -40,8 +40,9 @@ def test_each_folder_imports_only_what_stands_before_it(path: Path) -> None:
     place = len(LAYOUT.ORDER) if folder in ROOT_MODULES else LAYOUT.ORDER.index(folder)  # the root knows all
     for name in LAYOUT.imports(path):
         target = name.split(".")[1]
-        told = f"{path.relative_to(PACKAGE)} imports {name}\n\n{LAYOUT.figure()}"
-        assert target in LAYOUT.ORDER and LAYOUT.ORDER.index(target) <= place, told
+        assert target in LAYOUT.ORDER and LAYOUT.ORDER.index(target) <= place, (
+            f"{path.relative_to(PACKAGE)} imports {name}\n\n{LAYOUT.figure()}"
+        )
 
 
 def test_the_picture_in_the_readme_is_current() -> None:

@@ -77,6 +77,7 @@ def test_commands_and_flags_are_a_decision() -> None:
                 "--position",
             ]
         ),
+        "why": sorted(["LESSON", "RUN", "--plots", "--json"]),
         "plan": sorted(["RECIPE", "--gpu", "--gpus", "--tokens", "--price", "--set", "--json"]),
         "doctor": sorted(["--device", "--json"]),
         "import": sorted(["FOLDER", "RUN", "--json"]),

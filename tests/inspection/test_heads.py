@@ -9,7 +9,6 @@ import glassformer as gf
 from glassformer.core.errors import UsageError
 from glassformer.inspection import heads
 from glassformer.inspection.cost import EXPECTED, Point, fit, measure, peak_memory
-from glassformer.inspection.lessons import equivariance, scale_effect
 from glassformer.inspection.relations import parse, relations, sentences
 from glassformer.inspection.trace import record_trace
 from tests.models.families import VOCAB, ids, make
@@ -101,29 +100,6 @@ def test_a_relation_is_the_weight_on_the_word_meant() -> None:
         assert relation.sentences >= 20
         for row in relation.weights:
             assert row == pytest.approx([relation.even] * 2, rel=1e-4)
-
-
-def test_the_scale_keeps_scores_and_gradients_alive() -> None:
-    effects = {(s.width, s.scaled): s for s in scale_effect()}
-    for width in (16, 64, 256, 1024):
-        plain, scaled = effects[width, False], effects[width, True]
-        assert plain.variance == pytest.approx(width, rel=0.15) and scaled.variance == pytest.approx(
-            1, rel=0.15
-        )
-        assert plain.largest > scaled.largest and plain.entropy < scaled.entropy
-    assert effects[1024, False].gradient < 0.1 * effects[1024, True].gradient
-    assert effects[1024, True].gradient == pytest.approx(effects[16, True].gradient, rel=0.2)
-
-
-def test_without_positions_and_mask_the_input_is_a_set() -> None:
-    tokens = ids(2, 9)
-    assert equivariance(make("masked", "transformer", position="none"), tokens).holds
-    assert not equivariance(make("masked", "transformer", position="learned"), tokens).holds
-    assert not equivariance(
-        make("language", "transformer", position="none"), tokens
-    ).holds  # the mask is an order
-    with pytest.raises(UsageError, match="permutation"):
-        equivariance(make("masked", "transformer"), tokens, torch.tensor([0] * 9))
 
 
 def test_exponents_are_found_in_costs_that_have_them() -> None:

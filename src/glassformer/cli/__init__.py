@@ -3,6 +3,7 @@
     main.py       the program, and the commands of training and measuring
     use.py        generate, translate, classify
     look.py       look, import
+    why.py        why
     tokenizer.py  tokenizer …;  tokens.py tokens for people to read
     plan.py       plan
     doctor.py     doctor

@@ -11,6 +11,7 @@ from glassformer.cli.look import look_app
 from glassformer.cli.plan import plan_app
 from glassformer.cli.tokenizer import tokenizer_app
 from glassformer.cli.use import use_app
+from glassformer.cli.why import why_app
 from glassformer.data.catalog import dataset_names
 
 KINDS = {"language": "text", "classify": "labels", "tag": "tags", "translate": "pairs"}
@@ -37,6 +38,7 @@ def _show_version(asked: bool) -> None:
 
 app.add_typer(use_app)  # without a name: generate, translate and classify stand beside the others
 app.add_typer(look_app)
+app.add_typer(why_app)
 app.add_typer(doctor_app)
 app.add_typer(plan_app)
 app.add_typer(tokenizer_app, name="tokenizer")

@@ -6,11 +6,10 @@
     maps.py         attention maps: raw, weighted by values, rolled out
     residual.py     the residual stream forward: what each part writes, and what that does to a logit
     gradients.py    the residual stream backward: what passes along the identity and what through the layers
-    chain.py        the gradients of attention, written out by the chain rule
+    chain.py        the gradients of attention and feed-forward net, written out by the chain rule
     heads.py        what heads learn: scores for known kinds of heads, on sequences made for it
     relations.py    the same for words: from a pronoun to what it stands for, from a verb to its subject
     causal.py       what a value is needed for: patching, path patching, integrated gradients
-    lessons.py      why scores are divided by √D, and why a transformer needs positions
     cost.py         what attention, feed-forward nets and recurrences cost, measured
 
     text_trace.py   all of this for one text, with the names of its tokens

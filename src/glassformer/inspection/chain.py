@@ -1,4 +1,4 @@
-"""The gradients of attention, written out: ∂L/∂θ by the chain rule, layer by layer of the formula.
+"""The gradients of attention and of the feed-forward net, written out: ∂L/∂θ by the chain rule.
 
     out = Σᵢ zⁱ Oⁱ                 ∂L/∂O = zᵀ g                 ∂L/∂z = g Oᵀ          g = ∂L/∂out
     z = A v                        ∂L/∂v = Aᵀ ∂z                ∂L/∂A = ∂z vᵀ
@@ -6,11 +6,17 @@
     S = q kᵀ / √D                  ∂L/∂q = ∂S k / √D            ∂L/∂k = ∂Sᵀ q / √D
     q, k, v = x W                  ∂L/∂W = xᵀ ∂(q, k, v)        ∂L/∂x = ∂(q, k, v) Wᵀ
 
+and of the feed-forward net:
+
+    out = h W_down + b             ∂L/∂W_down = hᵀ g            ∂L/∂h = g W_downᵀ
+    h = φ(a),  a = x W_up + b      ∂L/∂a = φ′(a) ⊙ ∂L/∂h        ∂L/∂W_up = xᵀ ∂L/∂a
+
 Keys and values that several heads share collect the gradients of all of them. Where queries and keys are
 normalised or turned on their way from x, that step is taken backwards by autograd; all else is above.
 Twin of what autograd gives for the fused kernels.
 
-Letters: B batch, T positions, C model width, H heads, K key-value heads, D head width, E value width.
+Letters: B batch, T positions, C model width, M hidden width, H heads, K key-value heads, D head width,
+E value width.
 """
 
 from dataclasses import dataclass
@@ -23,6 +29,7 @@ from glassformer.core.errors import UsageError
 from glassformer.inspection.maps import attention_of, pattern
 from glassformer.inspection.trace import Trace
 from glassformer.models.attention import Attention, join_heads
+from glassformer.models.layers import MLP, GatedMLP
 
 
 @dataclass
@@ -70,3 +77,18 @@ def _before_norm_and_turn(attention: Attention, x: Tensor, dq: Tensor, dk: Tenso
         qkv = attention.qkv(x).detach().requires_grad_()
         (d_qkv,) = torch.autograd.grad(attention.to_heads(qkv, positions), qkv, (dq, dk, dv))
     return d_qkv
+
+
+def mlp_by_chain_rule(mlp: MLP | GatedMLP, x: Tensor, g: Tensor) -> dict[str, Tensor]:
+    """∂L/∂θ of a feed-forward net from its input x (B, T, C) (after its norm) and g, the gradient of what it
+    writes; φ′ alone is autograd's."""
+    x, g = x.flatten(0, 1), g.flatten(0, 1)
+    with torch.enable_grad():
+        a = mlp.up(x).detach().requires_grad_()  # (B·T, M), a gated net's with its gate beside it
+        h = mlp.hidden_units(a)
+        d_h = g @ mlp.down.weight.detach()
+        (d_a,) = torch.autograd.grad(h, a, d_h)
+    gradients = {"up.weight": d_a.T @ x, "down.weight": g.T @ h.detach()}
+    if mlp.up.bias is not None:
+        gradients |= {"up.bias": d_a.sum(dim=0), "down.bias": g.sum(dim=0)}
+    return gradients

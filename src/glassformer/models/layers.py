@@ -95,8 +95,11 @@ class MLP(nn.Module):
         self.up = nn.Linear(width, hidden, bias=bias)
         self.down = nn.Linear(hidden, width, bias=bias)
 
+    def hidden_units(self, a: Tensor) -> Tensor:
+        return self.activation(a)
+
     def forward(self, x: Tensor, tap: Tap = off) -> Tensor:
-        hidden = tap("mlp_hidden", self.activation(self.up(x)))
+        hidden = tap("mlp_hidden", self.hidden_units(self.up(x)))
         return tap("mlp_out", self.down(hidden))
 
 
@@ -112,7 +115,10 @@ class GatedMLP(nn.Module):
         half = self.up.out_features // 2
         return {self.up.weight: (half, half)}
 
+    def hidden_units(self, a: Tensor) -> Tensor:
+        gate, linear = a.chunk(2, dim=-1)
+        return F.silu(gate) * linear
+
     def forward(self, x: Tensor, tap: Tap = off) -> Tensor:
-        gate, linear = self.up(x).chunk(2, dim=-1)
-        hidden = tap("mlp_hidden", F.silu(gate) * linear)
+        hidden = tap("mlp_hidden", self.hidden_units(self.up(x)))
         return tap("mlp_out", self.down(hidden))

@@ -1,0 +1,58 @@
+"""`glassformer why`: a claim about transformers, computed."""
+
+from typing import Annotated
+
+import typer
+
+from glassformer.cli import console
+
+why_app = typer.Typer(rich_markup_mode=None)
+
+
+@why_app.command(
+    epilog="""Examples:
+
+  glassformer why                              the lessons there are
+
+  glassformer why scale                        why scores are divided by √D
+
+  glassformer why residuals runs/demo          on a run of yours
+
+  glassformer why cache --plots pictures       the curves, as SVG and PNG""",
+)
+@console.command
+def why(
+    lesson: Annotated[
+        str | None, typer.Argument(metavar="LESSON", help="Which one; none: a list.", show_default=False)
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="RUN", help="A run to compute it on; none: made here.", show_default=False),
+    ] = None,
+    plots: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Write the curves, as SVG and PNG.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Why is it built so? Each lesson computes an answer, in seconds."""
+    from pathlib import Path
+
+    from glassformer.cli.opening import open_run
+    from glassformer.inspection.plots import save
+    from glassformer.lessons.registry import LESSONS, OF_NO_MODEL, SUBJECTS, teach
+
+    if lesson is None:
+        if json_:
+            console.put_json({"lessons": SUBJECTS})
+            return
+        for name in LESSONS:
+            on_run = "" if name in OF_NO_MODEL else " [RUN]"
+            console.put(f"glassformer why {name + on_run:20} {SUBJECTS[name]}")
+        return
+    taught = teach(lesson, open_run(run) if run is not None else None)
+    if plots is not None:
+        folder = Path(plots)
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in save(taught.plot.draw(), folder / lesson):
+            console.note(f"Written: {path}")
+    console.put_json({"lesson": lesson, **taught.as_dict()}) if json_ else console.put(taught.show())

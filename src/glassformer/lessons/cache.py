@@ -1,0 +1,89 @@
+"""What a key-value cache saves: the time of each new token, with it and without, over the length of the text.
+
+Generation takes one step after the other. Without a cache each step computes the whole prefix again, so a
+text of T tokens costs T²/2 positions; with it, T. Both give the same scores.
+"""
+
+import time
+
+import torch
+from torch import Tensor
+
+from glassformer.generation.engine import generate
+from glassformer.lessons.lesson import Curve, Lesson, Plot
+from glassformer.lessons.subjects import made, transformer_of
+from glassformer.models.model import LanguageModel
+from glassformer.runs.run import Run
+
+POINTS = 6
+
+
+def lesson(run: Run | None = None) -> Lesson:
+    if run is None:
+        model, subject = made(layers=4, width=128, context=512), "four layers of width 128, random weights"
+    else:
+        model, subject = transformer_of(run), str(run.path)
+    assert model.limit is not None
+    length = model.limit - 1
+    gaps, times = (
+        _difference(model, min(length, 256)),
+        {cached: _times(model, length, cached) for cached in (True, False)},
+    )
+    ends = [max(1, length * i // POINTS) for i in range(1, POINTS + 1)]
+    rows = []
+    for end in ends:
+        part = slice(max(0, end - length // POINTS), end)
+        with_cache, without = (1e3 * sorted(times[c][part])[len(times[c][part]) // 2] for c in (True, False))
+        rows.append((end, with_cache, without, without / with_cache))
+    return Lesson(
+        "What does the key-value cache save?",
+        ("tokens so far", "ms a token, cached", "ms a token, anew", "times as fast"),
+        rows,
+        [
+            f"A token near the end of {length} costs {rows[-1][1]:.2f} ms with the cache and "
+            f"{rows[-1][2]:.2f} ms without; "
+            f"the whole text {sum(times[True]):.2f} s and {sum(times[False]):.2f} s.",
+            f"Both give the same: their scores differ by {gaps:.0e} of the largest at most.",
+        ],
+        Plot(
+            "The time of one more token",
+            "tokens so far",
+            "milliseconds a token (median)",
+            [
+                Curve("with the cache", ends, [row[1] for row in rows]),
+                Curve("computed anew", ends, [row[2] for row in rows]),
+            ],
+        ),
+        subject,
+        {"seconds cached": sum(times[True]), "seconds anew": sum(times[False]), "scores differ by": gaps},
+    )
+
+
+def _times(model: LanguageModel, length: int, cached: bool) -> list[float]:
+    """Seconds for each of so many tokens, the first one left out."""
+    seconds, prompt = [], torch.zeros(1, 1, dtype=torch.long, device=next(model.parameters()).device)
+    before = time.perf_counter()
+    for chosen in generate(model, prompt, length, lambda logits: logits.argmax(-1), cached=cached):
+        chosen.tolist()  # waits for a GPU
+        now = time.perf_counter()
+        seconds.append(now - before)
+        before = now
+    return seconds[1:]
+
+
+def _difference(model: LanguageModel, tokens: int) -> float:
+    """Of the scores with and without the cache along one text, as a share of the largest."""
+    recorded: dict[bool, list[Tensor]] = {True: [], False: []}
+    text = torch.randint(model.vocab, (tokens,), generator=torch.Generator().manual_seed(0))
+    for cached, scores in recorded.items():
+        ids = iter(text.tolist())
+
+        def choose(logits: Tensor, scores: list[Tensor] = scores, ids: object = ids) -> Tensor:
+            scores.append(logits.float())
+            return torch.full((1,), next(ids), device=logits.device)  # type: ignore[call-overload]
+
+        prompt = torch.zeros(1, 1, dtype=torch.long, device=next(model.parameters()).device)
+        for _ in generate(model, prompt, tokens - 1, choose, cached=cached):
+            pass
+    one, other = (torch.cat(recorded[cached]) for cached in (True, False))
+    return float((one - other).abs().max() / other.abs().max())

@@ -1,0 +1,48 @@
+"""The lessons there are, by name. To add one: its file in this folder, its lines here and in the map."""
+
+from collections.abc import Callable
+
+from glassformer.core.errors import UsageError, closest
+from glassformer.lessons import cache, gradient, kernel, masks, norms, positions, residuals, scale, toeplitz
+from glassformer.lessons.lesson import Lesson
+from glassformer.runs.run import Run
+
+LESSONS: dict[str, Callable[[Run | None], Lesson]] = {
+    "scale": scale.lesson,
+    "masks": masks.lesson,
+    "residuals": residuals.lesson,
+    "collapse": residuals.collapse,
+    "norms": norms.lesson,
+    "positions": positions.lesson,
+    "toeplitz": toeplitz.lesson,
+    "kernel": kernel.lesson,
+    "gradient": gradient.lesson,
+    "cache": cache.lesson,
+}
+SUBJECTS = {
+    "scale": "why scores are divided by √D",
+    "masks": "why −∞ before the softmax, and not zero behind it",
+    "residuals": "what reaches the embedding of a gradient, with and without residual connections",
+    "collapse": "whether tokens stay different without them",
+    "norms": "where a norm may stand, and why it is none over the batch",
+    "positions": "why a transformer needs positions",
+    "toeplitz": "when attention is a convolution",
+    "kernel": "attention as a soft dictionary and as a kernel",
+    "gradient": "∂L/∂θ of every matrix, and what its layer received from above",
+    "cache": "what the key-value cache saves",
+}
+OF_NO_MODEL = (
+    "scale",
+    "masks",
+    "norms",
+    "kernel",
+)  # computed on numbers made for it; a run has no part in it
+
+
+def teach(name: str, run: Run | None = None) -> Lesson:
+    """Compute a lesson, on a run where it is about models."""
+    if name not in LESSONS:
+        raise UsageError(f"no lesson '{name}': there are {', '.join(LESSONS)}{closest(name, list(LESSONS))}")
+    if run is not None and name in OF_NO_MODEL:
+        raise UsageError(f"the lesson {name} is computed on numbers made for it: leave the run out")
+    return LESSONS[name](run)

@@ -1,0 +1,143 @@
+"""Lessons: each claim holds in its numbers, and each answer is put together from them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import glassformer as gf
+from glassformer.cli.main import app
+from glassformer.core.errors import UsageError
+from glassformer.lessons.kernel import smooth, smooth_by_attention
+from glassformer.lessons.lesson import Lesson
+from glassformer.lessons.positions import equivariance
+from glassformer.lessons.registry import LESSONS, OF_NO_MODEL, teach
+from glassformer.lessons.scale import scale_effect
+from glassformer.lessons.toeplitz import unevenness
+from tests.models.families import ids, make
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, text_file: Path) -> gf.Run:
+    small = {
+        "model.layers": 2,
+        "model.heads": 2,
+        "model.width": 16,
+        "model.context": 32,
+        "training.steps": 30,
+    }
+    small |= {"training.batch": 8, "training.compile": "off", "tokenizer.kind": "char"}
+    return gf.train(text_file, out=tmp_path_factory.mktemp("lessons") / "run", settings=small)
+
+
+def column(lesson: Lesson, name: str) -> list:
+    return [row[list(lesson.columns).index(name)] for row in lesson.rows]
+
+
+def test_the_scale_keeps_scores_and_gradients_alive() -> None:
+    effects = {(s.width, s.scaled): s for s in scale_effect()}
+    for width in (16, 64, 256, 1024):
+        plain, scaled = effects[width, False], effects[width, True]
+        assert plain.variance == pytest.approx(width, rel=0.15) and scaled.variance == pytest.approx(
+            1, rel=0.15
+        )
+        assert plain.largest > scaled.largest and plain.entropy < scaled.entropy
+    assert effects[1024, False].gradient < 0.1 * effects[1024, True].gradient
+    assert effects[1024, True].gradient == pytest.approx(effects[16, True].gradient, rel=0.2)
+
+
+def test_without_positions_and_mask_the_input_is_a_set() -> None:
+    tokens = ids(2, 9)
+    assert equivariance(make("masked", "transformer", position="none"), tokens).holds
+    assert not equivariance(make("masked", "transformer", position="learned"), tokens).holds
+    assert not equivariance(
+        make("language", "transformer", position="none"), tokens
+    ).holds  # the mask is an order
+    with pytest.raises(UsageError, match="permutation"):
+        equivariance(make("masked", "transformer"), tokens, torch.tensor([0] * 9))
+
+
+def test_what_is_hidden_has_no_say() -> None:
+    lesson = teach("masks")
+    assert column(lesson, "least row sum, −∞ before") == pytest.approx([1.0] * 3)
+    assert max(column(lesson, "least row sum, zero behind")) < 1
+    assert lesson.figures["leak"] > 1e-3 and lesson.figures["leak with minus infinity"] < 1e-6
+
+
+def test_residual_connections_keep_gradients_and_tokens() -> None:
+    lesson = teach("residuals")
+    assert all(0.9 < ratio < 50 for ratio in column(lesson, "with residuals"))
+    verdicts = dict(
+        zip(
+            zip(column(lesson, "norm"), column(lesson, "weights start as"), strict=True),
+            column(lesson, "without, it"),
+            strict=True,
+        )
+    )
+    assert verdicts["none", "gpt2"] == "vanishes" and verdicts["post", "gpt2"] == "grows"
+    likeness = teach("collapse")
+    with_, without = column(likeness, "at the end, with"), column(likeness, "at the end, without")
+    assert all(b > a for a, b in zip(with_, without, strict=True)) and max(without) > 0.95
+
+
+def test_a_norm_over_the_batch_sees_the_future_and_no_other_does() -> None:
+    lesson = teach("norms")
+    shares = dict(
+        zip(column(lesson, "norm"), column(lesson, "gradient of the first block / the last"), strict=True)
+    )
+    assert all(0.5 < share < 2 for share in shares.values())
+    *others, batch = column(lesson, "share of it from later tokens")
+    assert batch > 0.01 and others == [0.0] * 4
+
+
+def test_a_learned_convolution_is_toeplitz_and_the_others_are_not() -> None:
+    lesson = teach("toeplitz")
+    off = dict(zip(column(lesson, "attention"), column(lesson, "unevenness along diagonals"), strict=True))
+    assert off["convolution"] < 1e-6 and off["distance"] > 0.1 and off["full"] > 0.1
+    assert max(column(lesson, "loss")) < 2.2  # of log 16 = 2.77: all of them have learned to look back
+    assert unevenness(torch.ones(2, 5, 5).tril()) == 0.0
+
+
+def test_attention_is_kernel_regression_and_a_dictionary() -> None:
+    x, y, at = torch.linspace(0, 1, 9), torch.randn(9), torch.linspace(0, 1, 5)
+    torch.testing.assert_close(
+        smooth_by_attention(x, y, at, 0.2), smooth(x, y, at, 0.2), rtol=1e-4, atol=1e-5
+    )
+    weights = [w for w in column(teach("kernel"), "weight on the right entry") if w is not None]
+    assert weights == sorted(weights) and weights[-1] > 0.99
+    errors = column(teach("kernel"), "error of what is found")
+    assert errors[-1] < 0.5 * errors[-2]  # the width was learned
+
+
+@pytest.mark.parametrize("settings", [{}, {"activation": "swiglu"}, {"placement": "post", "bias": True}])
+def test_gradients_by_hand_are_those_of_autograd(settings: dict) -> None:
+    from glassformer.lessons.gradient import _rows
+
+    rows = _rows(make("language", "transformer", **settings), ids(2, 8))
+    assert len(rows) == 8 and max(row[4] for row in rows) < 1e-5 and min(row[3] for row in rows) > 0
+
+
+def test_a_cache_changes_the_time_alone(run: gf.Run) -> None:
+    lesson = teach("cache", run)
+    assert lesson.figures["scores differ by"] < 1e-5
+    assert lesson.figures["seconds anew"] > 0 and column(lesson, "tokens so far")[-1] == 31
+
+
+@pytest.mark.parametrize("name", [n for n in LESSONS if n not in OF_NO_MODEL])
+def test_lessons_about_models_take_a_run(name: str, run: gf.Run, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["why", name, str(run.path), "--plots", str(tmp_path), "--json"])
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    assert report["rows"] and report["answer"] and (tmp_path / f"{name}.png").stat().st_size > 5000
+    assert "nan" not in done.stdout.lower()
+
+
+def test_what_is_asked_wrongly_is_said(run: gf.Run) -> None:
+    with pytest.raises(UsageError, match="Did you mean 'residuals'"):
+        teach("residual")
+    with pytest.raises(UsageError, match="leave the run out"):
+        teach("scale", run)
+    listed = CliRunner().invoke(app, ["why"])
+    assert listed.exit_code == 0 and all(name in listed.output for name in LESSONS)
