@@ -46,6 +46,7 @@ def test_commands_and_flags_are_a_decision() -> None:
         "compare": sorted(["RUNS", "--html", "--json"]),
         "translate": sorted(["RUN", "TEXT", "--beams", "--penalty", "--json"]),
         "classify": sorted(["RUN", "TEXT", "--json"]),
+        "fill": sorted(["RUN", "TEXT", "--top", "--json"]),
         "generate": sorted(
             [
                 "RUN",

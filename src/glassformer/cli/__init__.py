@@ -1,7 +1,7 @@
 """The command line, a file for each group of commands.
 
     main.py       the program, and the commands of training and measuring
-    use.py        generate, translate, classify
+    use.py        generate, translate, classify, fill
     look.py       look, import
     why.py        why
     tokenizer.py  tokenizer …;  tokens.py tokens for people to read

@@ -41,8 +41,13 @@ def look(
         list[str] | None, typer.Option(metavar="LAYER.HEAD", help="Switch a head off; repeatable.")
     ] = None,
     position: Annotated[
-        int, typer.Option(help="Where to take the likeliest logit apart; negative: from the end.")
-    ] = -1,
+        int | None,
+        typer.Option(
+            help="Where to take the likeliest logit apart; the last, or the first blank; negative: "
+            "from the end.",
+            show_default=False,
+        ),
+    ] = None,
     maps: Annotated[bool, typer.Option("--maps", help="All attention maps, also of a long text.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:

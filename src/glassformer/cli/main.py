@@ -36,7 +36,7 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-app.add_typer(use_app)  # without a name: generate, translate and classify stand beside the others
+app.add_typer(use_app)  # without a name: generate, translate, classify and fill stand beside the others
 app.add_typer(look_app)
 app.add_typer(why_app)
 app.add_typer(doctor_app)

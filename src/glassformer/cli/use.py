@@ -1,4 +1,4 @@
-"""Commands that use a trained model: generate, translate, classify."""
+"""Commands that use a trained model: generate, translate, classify, fill."""
 
 from typing import Annotated
 
@@ -147,6 +147,37 @@ def classify(run: RunPath, text: Text = "-", json_: Json = False) -> None:
         return
     for answer in answers:
         console.put(answer.show())
+
+
+@use_app.command(
+    epilog="""Examples:
+
+  glassformer fill runs/masked "a ___ film"
+
+  glassformer fill runs/masked "the <|mask|> of the <|mask|>" --top 3 --json""",
+)
+@console.command
+def fill(
+    run: RunPath,
+    text: Text = "-",
+    top: Annotated[int, typer.Option(min=1, help="How many tokens to show for each blank.")] = 5,
+    json_: Json = False,
+) -> None:
+    """Fill in the blanks of a text, or of each line: ___ is one hidden token."""
+    from glassformer.cli.opening import open_run
+    from glassformer.inspection.report_text import bar, visible
+
+    opened, lines = open_run(run), _lines(text)
+    filled = [opened.fill(line, top) for line in lines if line.strip()]
+    if json_:
+        console.put_json({"texts": [{"text": f.text, "blanks": f.blanks} for f in filled]})
+        return
+    for answer in filled:
+        console.put(answer.text)
+        for number, blank in enumerate(answer.blanks, start=1):
+            for i, (token, p) in enumerate(blank):
+                label = f"blank {number}" if i == 0 else ""
+                console.put(f"  {label:9} {visible(token):16} {p:6.1%} {bar(p, 30)}")
 
 
 def _lines(text: str) -> list[str]:

@@ -9,6 +9,6 @@ from glassformer.inspection.text_trace import TextTrace
 class Look(TextTrace):
     """`look["3.z"]` is a recorded value, the methods of TextTrace derive the rest."""
 
-    def report(self, maps: bool = False, position: int = -1) -> dict[str, Any]:
+    def report(self, maps: bool = False, position: int | None = None) -> dict[str, Any]:
         """All of it as plain numbers (report.py); `maps`: those of a long text too."""
         return report(self, maps, position)

@@ -21,9 +21,10 @@ VERSION = 1
 MOST_MAPS = 4_000_000  # numbers of attention maps that are written without being asked for
 
 
-def report(look: TextTrace, maps: bool = False, position: int = -1) -> dict[str, Any]:
-    """`maps`: those of a long text too; `position` is where a logit is taken apart."""
+def report(look: TextTrace, maps: bool = False, position: int | None = None) -> dict[str, Any]:
+    """`maps`: those of a long text too; `position`: where a logit is taken apart, by default the focus."""
     _refuse_nan(look)
+    position = look.focus if position is None else position
     sections: dict[str, Any] = {
         "schema": "glassformer/look",
         "version": VERSION,
@@ -33,6 +34,7 @@ def report(look: TextTrace, maps: bool = False, position: int = -1) -> dict[str,
         "model": look.model,
         "tokens": look.tokens,
         "predictions": _predictions(look),
+        "position": None if look.answers_once else position % look.trace.logits.shape[1],
         "omitted": [],
     }
     sections["residual"] = _residual(look)

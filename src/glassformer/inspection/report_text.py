@@ -39,10 +39,13 @@ def _head(report: dict[str, Any]) -> str:
 
 
 def _answer(report: dict[str, Any]) -> str:
-    best = report["predictions"][-1]
-    what = {"language": "What comes next", "translate": "What comes next"}.get(report["task"], "Its answer")
-    if report["task"] in ("tag", "masked"):
-        what = "Its answer at the last position"
+    place = report["position"]
+    best = report["predictions"][-1 if place is None else place]
+    last = place == len(report["predictions"]) - 1
+    if report["task"] in ("language", "translate"):
+        what = "What comes next" if last else f"What comes after position {place}"
+    else:
+        what = "Its answer" if place is None else f"Its answer at position {place}"
     return "\n".join([what, *(f"  {visible(t):16} {p:6.1%} {bar(p, 30)}" for t, p in best)])
 
 

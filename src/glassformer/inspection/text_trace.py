@@ -34,6 +34,7 @@ class TextTrace:
     model: dict[str, Any] = field(default_factory=dict)  # its settings, for reports
     specials: list[int] = field(default_factory=list)  # ids that are no text
     encode: Encode | None = None  # words to tokens with their places, for relations between words
+    focus: int = -1  # the position that it is about
 
     def __getitem__(self, site: str) -> Tensor:
         return self.trace[site]

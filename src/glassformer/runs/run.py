@@ -35,6 +35,7 @@ from glassformer.models.model import EncoderDecoderModel, LanguageModel
 from glassformer.models.tap import off
 from glassformer.tasks.classifier import ClassifyTask
 from glassformer.tasks.labels import Labelled, LabelTask
+from glassformer.tasks.masked_model import Filled, MaskedTask
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.tagger import TagTask
 from glassformer.tasks.task import EvalOptions, Task
@@ -331,6 +332,10 @@ class Run:
     def tag(self, words: list[str]) -> list[str]:
         """The tag of each word."""
         return self._used_as(TagTask, "tag").tags(self.model, self.config, words)
+
+    def fill(self, text: str, k: int = 5) -> Filled:
+        """The blanks of a text (___ or <|mask|>, one token each), filled in by a masked model."""
+        return self._used_as(MaskedTask, "masked").fill(self.model, self.config, text, k)
 
     def look(
         self,

@@ -195,6 +195,10 @@ class Task(ABC):
     ) -> tuple[Tensor, ...]:
         """What the model is given for a text: ids (1, T); of a translator source and target."""
 
+    def focus(self, inputs: tuple[Tensor, ...]) -> int:
+        """The position that a look is about, unless another is asked for."""
+        return -1
+
     def output_name(self, number: int) -> str:
         """What an output of the model is called: a token or a label."""
         return self.token_name(number)
@@ -263,6 +267,7 @@ class Task(ABC):
             {name: getattr(config.model, name) for name in settings},
             list(self.text_tokenizer.specials.values()),
             self.word_encoder(),
+            self.focus(inputs),
         )
 
     @property
