@@ -1,7 +1,6 @@
 """How the command line speaks: results to standard output, everything else to standard error."""
 
 import functools
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from glassformer.core.errors import GlassformerError
+from glassformer.core.strict_json import dump_json
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,7 +52,7 @@ def put(text: str, end: str = "\n") -> None:
 
 
 def put_json(value: Any) -> None:
-    put(json.dumps(value))
+    put(dump_json(value))
 
 
 def _drop_output() -> None:

@@ -1,6 +1,5 @@
 """Runs side by side: from their folders to a table and curves."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 from glassformer.config.schema import flatten
 from glassformer.core.errors import RunError, UsageError
 from glassformer.core.files import write_atomically
+from glassformer.core.strict_json import dump_json
 from glassformer.evaluation.comparison import Row, as_dicts, page, plot, table
 from glassformer.runs.run import Run, load
 from glassformer.training.log import read_metrics
@@ -78,11 +78,13 @@ def _row(run: Run, name: str) -> Row:
     if "score" not in result:
         raise RunError(f"{run.path} was made by an older version: go on with --resume once, then compare.")
     score = result["score"]
+    if score["value"] is None:
+        raise RunError(f"{run.path} has no score: what was measured was no number.")
     key = {"bits per byte": "bits_per_byte", "accuracy": "accuracy"}.get(score["name"], "loss")
     curve = [
         {"step": r["step"], "tokens": r["train_tokens"], "seconds": r["seconds"], "score": r[key]}
         for r in read_metrics(run.path / "metrics.jsonl")
-        if r.get("split") == "valid" and key in r and "train_tokens" in r
+        if r.get("split") == "valid" and r.get(key) is not None and "train_tokens" in r
     ]
     window = result["valid"].get("window")
     asked = run.data.get("given") or flatten(run.config.model_dump(mode="json"))
@@ -92,7 +94,7 @@ def _row(run: Run, name: str) -> Row:
         name=name,
         task=run.config.task,
         family=_family(run),
-        group=json.dumps(group, sort_keys=True),
+        group=dump_json(group, sort_keys=True),
         parameters=result["parameters"],
         tokens=result["tokens"],
         seconds=result["seconds"],

@@ -1,12 +1,12 @@
 """A model from elsewhere as a run directory, so that everything that opens runs opens it."""
 
-import json
 from pathlib import Path
 
 from glassformer.config.saved import save_config
 from glassformer.config.schema import build
 from glassformer.core.errors import RunError
 from glassformer.core.files import write_atomically, writing
+from glassformer.core.strict_json import dump_json
 from glassformer.interop.huggingface import read_gpt2
 from glassformer.models.build import make_language_model
 from glassformer.runs.run import Run
@@ -36,6 +36,6 @@ def import_hf(folder: str | Path, out: str | Path) -> Run:
         out.mkdir(parents=True, exist_ok=True)
     imported.tokenizer.save(out / "tokenizer.json")
     save_weights(model, out / "model.safetensors")
-    write_atomically(out / "data.json", json.dumps({"imported": str(Path(folder).resolve())}, indent=1))
+    write_atomically(out / "data.json", dump_json({"imported": str(Path(folder).resolve())}, indent=1))
     save_config(config, out / "config.yaml")
     return Run(out)

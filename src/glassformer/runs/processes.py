@@ -1,6 +1,5 @@
 """Training by several processes: when to start them, and what they must agree on."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from glassformer.config.saved import load_config
 from glassformer.config.schema import flatten
 from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
+from glassformer.core.strict_json import dump_json
 
 
 def processes_to_start(asked: Settings, folder: Path, resume: bool) -> int:
@@ -35,7 +35,7 @@ def as_arguments(
             arguments += [f"--{name}", str(value)]
     for key, value in flatten(settings or {}).items():
         if key != "training.processes":
-            arguments += ["--set", f"{key}={json.dumps(value, ensure_ascii=False, default=str)}"]
+            arguments += ["--set", f"{key}={dump_json(value, ensure_ascii=False, default=str)}"]
     return [*arguments, "--set", f"training.processes={processes}", *(["--resume"] if resume else [])]
 
 

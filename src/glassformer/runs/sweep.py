@@ -1,7 +1,6 @@
 """Several runs: a grid of settings, and the variants of a recipe."""
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import yaml
 from glassformer.config.recipes import load_variants, merge, nested, parse_overrides
 from glassformer.config.section import Settings
 from glassformer.core.errors import RunError, UsageError
+from glassformer.core.strict_json import dump_json
 from glassformer.runs.asked import default_name, gather_asked
 from glassformer.runs.run import Run, load
 from glassformer.runs.train import train
@@ -33,7 +33,7 @@ def parse_sweep(pairs: Sequence[str]) -> Grid:
         if not listed or any(value is None for value in listed):
             raise UsageError(f"--sweep {pair}: expected values with commas between, for example {key}=2,4,6")
         for value in listed:
-            parse_overrides([f"{key}={json.dumps(value)}"])
+            parse_overrides([f"{key}={dump_json(value)}"])
         grid.append((key.strip(), listed))
     return grid
 
@@ -120,7 +120,7 @@ def _combinations(grid: Grid) -> list[tuple[list[str], list[Settings]]]:
     """Every choice of one value per key: its labels, and its settings."""
     choices: list[list[tuple[str, Settings]]] = [
         [
-            (f"{key.rpartition('.')[2]}={value}", parse_overrides([f"{key}={json.dumps(value)}"]))
+            (f"{key.rpartition('.')[2]}={value}", parse_overrides([f"{key}={dump_json(value)}"]))
             for value in values
         ]
         for key, values in grid

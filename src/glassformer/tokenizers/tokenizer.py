@@ -17,7 +17,6 @@ that UTF-8 would use (`surrogatepass`) and decode them back; char and word treat
 """
 
 import codecs
-import json
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -31,6 +30,7 @@ import regex
 
 from glassformer.core.errors import TokenizerError
 from glassformer.core.files import write_atomically
+from glassformer.core.strict_json import dump_json
 from glassformer.tokenizers import formats as hf_format
 
 END_OF_TEXT = "<|endoftext|>"
@@ -156,7 +156,7 @@ class Tokenizer(ABC):
             raise TokenizerError(
                 f"{path} cannot be written: expected the name of a file in a folder that exists"
             )
-        write_atomically(Path(path), json.dumps(self.to_json(), ensure_ascii=False, indent=1))
+        write_atomically(Path(path), dump_json(self.to_json(), ensure_ascii=False, indent=1))
 
 
 class Decoding:

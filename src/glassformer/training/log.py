@@ -7,6 +7,7 @@ from typing import Any
 
 from glassformer.core.errors import UsageError
 from glassformer.core.files import write_atomically, writing
+from glassformer.core.strict_json import dump_json
 
 
 class MetricsLog:
@@ -19,7 +20,7 @@ class MetricsLog:
             return
         if path.is_file():
             records = [line for line in read_metrics(path) if line["step"] <= step]
-            write_atomically(path, "".join(json.dumps(line) + "\n" for line in records))
+            write_atomically(path, "".join(dump_json(line) + "\n" for line in records))
         with writing(path):
             self._file = path.open("a", encoding="utf-8")
         self._board = _open_board(path.parent / "tensorboard") if tensorboard else None
@@ -28,7 +29,7 @@ class MetricsLog:
         if self.path is None:
             return
         with writing(self.path):
-            self._file.write(json.dumps(record) + "\n")
+            self._file.write(dump_json(record) + "\n")
             self._file.flush()
         if self._board is not None:
             prefix = record.get("split", "train")

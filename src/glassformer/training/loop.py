@@ -8,7 +8,6 @@
 Evaluating and sampling are handed in as functions; the loop does not know how they are done.
 """
 
-import json
 import math
 from contextlib import suppress
 from dataclasses import asdict
@@ -21,6 +20,7 @@ from torch import nn
 from glassformer.config.training import TrainingConfig
 from glassformer.core.errors import GlassformerError, Interrupted
 from glassformer.core.files import write_atomically, writing
+from glassformer.core.strict_json import dump_json
 from glassformer.objectives.objective import Objective
 from glassformer.training.checkpoint.background import Saver
 from glassformer.training.checkpoint.read import load_checkpoint
@@ -179,7 +179,7 @@ class Trainer(Steps):
         """What it takes to see a broken step again, as diverged.json."""
         if self.world.is_main:
             record = {"reason": error.reason, **asdict(error.recipe)}
-            write_atomically(self.folder / "diverged.json", json.dumps(record, indent=1))
+            write_atomically(self.folder / "diverged.json", dump_json(record, indent=1))
 
     def _roll_back(self, error: BrokenStepError, log: MetricsLog) -> MetricsLog:
         """Go back to the last checkpoint and on from there with a lower learning rate; not too many times."""

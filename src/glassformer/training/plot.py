@@ -7,7 +7,7 @@ from glassformer.training.log import read_metrics
 
 def plot_losses(metrics: Path, title: str) -> list[Path]:
     """Draw training and validation loss over steps beside `metrics`; nothing to draw makes no files."""
-    records = read_metrics(metrics)
+    records = [r for r in read_metrics(metrics) if r.get("loss") is not None]
     train = [(r["step"], r["loss"]) for r in records if r.get("split") == "train"]
     valid = [(r["step"], r["loss"]) for r in records if r.get("split") == "valid"]
     if len(train) < 2:

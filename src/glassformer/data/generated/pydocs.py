@@ -13,6 +13,7 @@ from pathlib import Path
 
 from glassformer.core.errors import DataError
 from glassformer.core.files import cache_dir, write_atomically
+from glassformer.core.strict_json import dump_json
 
 EXCLUDED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "idlelib", "lib2to3"}
 EXCLUDED |= {"turtledemo", "ensurepip", "pydoc_data", "__pycache__"}
@@ -32,7 +33,7 @@ def documents() -> list[tuple[str, str]]:
             f"no sources of the standard library under {library}, so there is no `pydocs` here. "
             "Name a file or folder of your own: glassformer train my.txt"
         )
-    write_atomically(cached, json.dumps(texts, ensure_ascii=False))
+    write_atomically(cached, dump_json(texts, ensure_ascii=False))
     return texts
 
 

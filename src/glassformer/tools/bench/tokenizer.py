@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from glassformer.core.errors import GlassformerError
+from glassformer.core.strict_json import dump_json
 from glassformer.data.datasets import open_corpus
 from glassformer.tokenizers.fast.feed import cores
 
@@ -117,7 +118,7 @@ def measure(text: Path, vocab: int, quick: bool, repeats: int, say: Say) -> list
 
 
 def _run(task: dict) -> dict[str, float]:
-    command = [sys.executable, "-m", "glassformer.tools.bench.tokenizer_worker", json.dumps(task)]
+    command = [sys.executable, "-m", "glassformer.tools.bench.tokenizer_worker", dump_json(task)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise GlassformerError(f"{task['tool']} failed: {(done.stderr.strip().splitlines() or ['?'])[-1]}")

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from glassformer.core.strict_json import dump_json
+
 PIECE = 1 << 20  # bytes
 
 
@@ -101,9 +103,7 @@ def main() -> None:
     made = work()
     seconds = time.perf_counter() - began
     peak = memory("VmHWM")
-    sys.stdout.write(
-        json.dumps({"seconds": seconds, "peak_bytes": peak, "added_bytes": peak - before}) + "\n"
-    )
+    sys.stdout.write(dump_json({"seconds": seconds, "peak_bytes": peak, "added_bytes": peak - before}) + "\n")
     if "save" in task:
         made.save(task["save"])
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.files import digest, sync_folder, write_atomically
+from glassformer.core.strict_json import dump_json
 
 NAME = "seal.json"
 UNSEALED = ("model.safetensors", "optimizer.safetensors", "state.json")  # what old checkpoints are made of
@@ -48,6 +49,6 @@ def find_damage(folder: Path) -> str | None:
 
 
 def _text(files: dict[str, Any]) -> str:
-    body = json.dumps(files, sort_keys=True)
+    body = dump_json(files, sort_keys=True)
     own = hashlib.sha256(body.encode()).hexdigest()
-    return json.dumps({"format_version": 1, "files": files, "of_files": own}, sort_keys=True)
+    return dump_json({"format_version": 1, "files": files, "of_files": own}, sort_keys=True)

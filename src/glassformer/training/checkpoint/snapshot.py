@@ -1,6 +1,5 @@
 """What there is to save: a copy of the state of a run as it is after a step, while training goes on."""
 
-import json
 import platform
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from glassformer.core.strict_json import dump_json
 from glassformer.training.checkpoint.weights import unique_state_dict
 from glassformer.training.optim import fast_type
 from glassformer.training.parallel.layout import is_sharded, local_rows
@@ -119,7 +119,7 @@ def _rows(tensors: dict[str, Tensor], world: World) -> TensorFile:
         if (is_sharded(tensor) or world.is_main) and (rows.numel() or not tensor.numel()):
             local[name] = _copy(rows)
             places[name] = {"saved_offsets": [first, *(0 for _ in rows.shape[1:])][: rows.ndim]}
-    return TensorFile(local, {OFFSETS: json.dumps(places)})
+    return TensorFile(local, {OFFSETS: dump_json(places)})
 
 
 def _copy(tensor: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from glassformer.core.errors import DiskError, RunError
 from glassformer.core.files import digest, sync_folder, write_atomically, writing
+from glassformer.core.strict_json import dump_json
 from glassformer.training.checkpoint.seal import find_damage, write_seal
 from glassformer.training.checkpoint.snapshot import Snapshot
 from glassformer.training.checkpoint.weights import save_tensors
@@ -53,7 +54,7 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, keep: int, world: World = 
                     f"{draft / absent[0]} was written by another process and is not there: the run directory "
                     "must be on a disk that all processes see."
                 )
-            write_atomically(draft / "state.json", json.dumps(snapshot.state, indent=1))
+            write_atomically(draft / "state.json", dump_json(snapshot.state, indent=1))
             write_seal(draft, digests)
             if find_damage(final) is not None:  # else this step was saved before, and it is the same
                 shutil.rmtree(final, ignore_errors=True)
@@ -62,7 +63,7 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, keep: int, world: World = 
         finally:
             if world.is_main:
                 shutil.rmtree(draft, ignore_errors=True)
-    write_atomically(folder / "latest.json", json.dumps({"checkpoint": final.name}))
+    write_atomically(folder / "latest.json", dump_json({"checkpoint": final.name}))
     _prune(folder, final, keep)
     return final
 
@@ -81,9 +82,9 @@ def _publish_digests(world: World, snapshot: Snapshot, write: Callable[[], dict[
         return
     key = f"saved/{snapshot.number}/{world.rank}"
     try:
-        world.publish(key, json.dumps({"files": write()}))
+        world.publish(key, dump_json({"files": write()}))
     except Exception as error:
-        world.publish(key, json.dumps({"failed": str(error)}))
+        world.publish(key, dump_json({"failed": str(error)}))
         raise
 
 

@@ -17,6 +17,8 @@ from typing import Any
 
 from torch.distributed import Store  # type: ignore[attr-defined]
 
+from glassformer.core.strict_json import dump_json
+
 BEAT = 1.0  # seconds between signs of life
 SILENCE = 15.0  # seconds without one after which a process counts as gone
 STUCK = 600.0  # seconds in which nobody gets on; the first step of a large model is compiled in minutes
@@ -47,7 +49,7 @@ class Watch(threading.Thread):
                 return  # a good-bye is the last that is said
             self._count += 1
             sign = {"n": self._count, "who": who, "place": self._place, "phase": self._phase}
-            self.store.set(f"beat/{self.rank}", json.dumps({**sign, "where": self._where(), **more}))
+            self.store.set(f"beat/{self.rank}", dump_json({**sign, "where": self._where(), **more}))
 
     def finish(self, failed: str | None = None) -> None:
         """Say good-bye: silence from here on means nothing. With a message, the others end as well."""
