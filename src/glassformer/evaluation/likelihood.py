@@ -23,6 +23,7 @@ from glassformer.data.shards import Tokens
 from glassformer.evaluation.result import Result
 from glassformer.models.model import LanguageModel, evaluating
 from glassformer.objectives.objective import NOT_SCORED, each_loss
+from glassformer.tokenizers.tokenizer import UNKNOWN
 
 BATCH_LOGITS = 1 << 25  # scores held at once: 128 MB
 STREAM_TOKENS, MOST_STREAMS, PIECE = 8192, 16, 256
@@ -42,21 +43,32 @@ class Likelihood(Result):
         return "bits per byte", self.bits_per_byte, False
 
     def summary(self) -> str:
-        return f"loss {self.loss:.4f}  perplexity {self.perplexity:.2f}  {self.bits_per_byte:.4f} bits/byte"
+        bits = f"{self.bits_per_byte:.4f} bits/byte{self._caution()}"
+        return f"loss {self.loss:.4f}  perplexity {self.perplexity:.2f}  {bits}"
 
     def table(self) -> list[tuple[str, str]]:
         return [
             ("split", self.split),
             ("loss", f"{self.loss:.4f} nats per token"),
             ("perplexity", f"{self.perplexity:.3f}"),
-            ("bits per byte", f"{self.bits_per_byte:.4f}"),
+            ("bits per byte", f"{self.bits_per_byte:.4f}{self._caution()}"),
             ("tokens, bytes", f"{self.tokens:,} predicted, {self.bytes:,} of text"),
             ("window, stride", f"{self.window:,}, {self.stride:,} tokens"),
         ]
 
+    def _caution(self) -> str:
+        return f" with {self.unknown_share:.2%} {UNKNOWN}, not comparable" if self.unknown_share else ""
+
     @classmethod
     def from_nats(
-        cls, split: str, nats: float, tokens: int, text_bytes: int, window: int, stride: int
+        cls,
+        split: str,
+        nats: float,
+        tokens: int,
+        text_bytes: int,
+        window: int,
+        stride: int,
+        unknown_share: float = 0.0,
     ) -> "Likelihood":
         loss = nats / tokens
         return cls(
@@ -68,6 +80,7 @@ class Likelihood(Result):
             bytes=text_bytes,
             window=window,
             stride=stride,
+            unknown_share=unknown_share,
         )
 
 
@@ -88,14 +101,19 @@ def evaluate_likelihood(
     window: int,
     stride: int | None = None,
     first_bytes: int = 0,
+    unknown_share: float = 0.0,
 ) -> Likelihood:
-    """Score a whole split. `first_bytes`: the text bytes of its first token, which nothing predicts."""
+    """Score a whole split. `first_bytes`: the text bytes of its first token, which nothing predicts;
+    `unknown_share`: of its tokens.
+    """
     nats = sum(float(part.nats.sum(dtype=np.float64)) for part in score_tokens(model, tokens, window, stride))
     if model.limit is None:
         window = model.stack.span or _stream_length(len(tokens) - 1)
         stride = window if model.stack.span is None else 1
     text_bytes = tokens.bytes - first_bytes
-    return Likelihood.from_nats(split, nats, len(tokens) - 1, text_bytes, window, stride or window)
+    return Likelihood.from_nats(
+        split, nats, len(tokens) - 1, text_bytes, window, stride or window, unknown_share
+    )
 
 
 @torch.no_grad()

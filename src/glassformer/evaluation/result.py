@@ -1,7 +1,7 @@
 """What a measurement is, whatever was measured: numbers for a file, a line for a log, a table to read."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -11,6 +11,7 @@ class Result:
 
     split: str
     loss: float  # nats per target
+    unknown_share: float = field(default=0.0, kw_only=True)  # of a text's tokens, which say less than it does
 
     @property
     def criterion(self) -> float:

@@ -42,9 +42,12 @@ class LanguageTask(TextTask):
     def objective(self, model: nn.Module, config: Config) -> Objective:
         assert isinstance(model, LanguageModel)
         tokens = self.tokens("train", config.model.context + 2)
-        return language_modelling(
+        objective = language_modelling(
             model, tokens, config.model.context, config.training.batch, config.training.seed
         )
+        if self.unknown_share("train"):  # bits per byte would say less than they seem to
+            objective.bytes_per_target = None
+        return objective
 
     def evaluate(
         self,
@@ -63,7 +66,13 @@ class LanguageTask(TextTask):
             raise UsageError(f"stride {stride}: expected 1 to {context}, the model's context")
         tokens = self.tokens(split)
         return evaluate_likelihood(
-            model, tokens, split, window=context, stride=stride, first_bytes=self._first_bytes(tokens)
+            model,
+            tokens,
+            split,
+            window=context,
+            stride=stride,
+            first_bytes=self._first_bytes(tokens),
+            unknown_share=self.unknown_share(split),
         )
 
     def check(self, config: Config) -> None:
@@ -96,7 +105,8 @@ class LanguageTask(TextTask):
         ngram = NGram(train.beginning(BASELINE_TOKENS), vocab, order)
         nats = -np.log(ngram.probabilities(held_out.read(0, len(held_out)))[1:])
         text_bytes = held_out.bytes - self._first_bytes(held_out)
-        result = Likelihood.from_nats(split, float(nats.sum()), len(nats), text_bytes, order, 1)
+        unknown = self.unknown_share(split)
+        result = Likelihood.from_nats(split, float(nats.sum()), len(nats), text_bytes, order, 1, unknown)
         return {f"{order}-gram, Kneser-Ney": result}
 
     @classmethod

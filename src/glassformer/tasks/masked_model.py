@@ -1,7 +1,7 @@
 """Masked language modelling: the same text, read from both sides, some of its tokens hidden."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -65,7 +65,8 @@ class MaskedTask(TextTask):
         full: bool = True,
     ) -> Classification:
         assert isinstance(model, EncoderModel)
-        return evaluate_masked(model, self._objective(split, config, seed=0), split)
+        result = evaluate_masked(model, self._objective(split, config, seed=0), split)
+        return replace(result, unknown_share=self.unknown_share(split))
 
     def mistakes(
         self,
