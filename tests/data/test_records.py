@@ -10,10 +10,9 @@ import pytest
 
 from glassformer.core.errors import DataError
 from glassformer.data import collection, shards, text_files
-from glassformer.data.collection import open_collection
 from glassformer.data.datasets import open_corpus
 from glassformer.data.shards import open_shards, tokenize
-from glassformer.data.sources import Corpus, own_corpus
+from glassformer.data.sources import Corpus
 from glassformer.tokenizers.tokenizer import Byte
 from tests.data.record_files import FORMATS, make_documents, skip_without, write_records
 
@@ -86,7 +85,7 @@ def test_packed_text_is_text(ending: str, tmp_path: Path) -> None:
         import zstandard
 
         path.write_bytes(zstandard.ZstdCompressor().compress(text))
-    plain, unpacked = (own_corpus(str(p), 0.1, 0.1) for p in (tmp_path / "a.txt", path))
+    plain, unpacked = (open_corpus(str(p), 0.1, 0.1) for p in (tmp_path / "a.txt", path))
     assert plain.rule == unpacked.rule
     for split in ("train", "valid", "test"):
         assert list(plain.texts(split)) == list(unpacked.texts(split)) != []
@@ -150,7 +149,7 @@ def test_no_more_is_held_out_than_is_needed(tmp_path: Path, monkeypatch: pytest.
     assert 0.3 * 4000 < held_out < 2 * 4000 < 0.3 * total
     for k in range(40):  # most files are not looked into: their size tells
         write_records(DOCUMENTS, tmp_path / f"{k}.jsonl.gz")
-    many = open_collection(str(tmp_path), 0.3, 0.3, "text")
+    many = open_corpus(str(tmp_path), 0.3, 0.3, "text")
     assert sum(many.sizes) == pytest.approx(41 * total, rel=0.01)
 
 

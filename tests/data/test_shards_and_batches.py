@@ -13,9 +13,9 @@ from glassformer.core.errors import DataError, DiskError
 from glassformer.data import shards as shards_module
 from glassformer.data import sources
 from glassformer.data.batches import Windows
+from glassformer.data.datasets import open_corpus
 from glassformer.data.order import fold_seed, shuffled
 from glassformer.data.shards import Tokens, open_shards, require, tokenize
-from glassformer.data.sources import own_corpus
 from glassformer.tokenizers.load import train_tokenizer
 from glassformer.tokenizers.tokenizer import Byte
 
@@ -25,7 +25,7 @@ def test_shards_hold_the_text_and_are_made_once(
 ) -> None:
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
     monkeypatch.setattr(shards_module, "SHARD_TOKENS", 1000)
-    corpus = own_corpus(str(text_file), 0.1, 0.1)
+    corpus = open_corpus(str(text_file), 0.1, 0.1)
     tokenizer = train_tokenizer("bpe", corpus.texts(), 300)
     progress: list[int] = []
     folder = tokenize(corpus, tokenizer, progress.append)
@@ -49,7 +49,7 @@ def test_tokenizing_in_pieces_equals_tokenizing_at_once(
     monkeypatch.setattr(sources, "PIECE", 1 << 15)
     path = tmp_path / "long.txt"
     path.write_text("def f(x):\n    return x\n\n\n  'text'  \n" * 4000)
-    corpus = own_corpus(str(path), 0.05, 0.05)
+    corpus = open_corpus(str(path), 0.05, 0.05)
     tokenizer = train_tokenizer("bpe", [path.read_text()[:20_000]], 300)
     pieces = list(corpus.texts("train"))
     assert len(pieces) > 3
@@ -73,7 +73,7 @@ def test_a_full_disk_leaves_nothing_behind(
         raise OSError("3362221 requested and 1038272 written")  # NumPy's way of saying it
 
     monkeypatch.setattr(shards_module.np, "save", full)
-    corpus = own_corpus(str(text_file), 0.1, 0.1)
+    corpus = open_corpus(str(text_file), 0.1, 0.1)
     with pytest.raises(DiskError, match="the disk is full"):
         tokenize(corpus, Byte())
     assert list((tmp_path / "shards").iterdir()) == []

@@ -17,7 +17,7 @@ from glassformer.core.errors import DataError
 from glassformer.data import sources
 from glassformer.data.catalog import DATASETS, File, Published
 from glassformer.data.datasets import open_corpus
-from glassformer.data.sources import Span, own_corpus
+from glassformer.data.sources import Span
 
 
 def joined(corpus: sources.Corpus, split: str) -> str:
@@ -48,7 +48,7 @@ def test_pydocs_never_imports_what_it_reads() -> None:
 
 
 def test_one_file_is_split_at_its_end_and_nothing_is_lost(text_file: Path) -> None:
-    corpus = own_corpus(str(text_file), 0.1, 0.05)
+    corpus = open_corpus(str(text_file), 0.1, 0.05)
     whole = text_file.read_text()
     assert joined(corpus, "train") + joined(corpus, "valid") + joined(corpus, "test") == whole
     assert corpus.bytes("valid") == pytest.approx(0.1 * len(whole), rel=0.1)
@@ -70,7 +70,7 @@ def test_a_folder_of_many_documents_holds_whole_ones_out(tmp_path: Path) -> None
         (tmp_path / f"{i:02}.txt").write_text(f"document {i}\n" * 5)
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\0\0\0")
     (tmp_path / ".hidden").write_text("not this")
-    corpus = own_corpus(str(tmp_path), 0.2, 0.1)
+    corpus = open_corpus(str(tmp_path), 0.2, 0.1)
     names = {s: {span.name for span in spans} for s, spans in corpus.splits.items()}
     assert len(set.union(*names.values())) == 60 == sum(map(len, names.values()))
     assert names["valid"] and names["test"]
@@ -90,7 +90,7 @@ def test_large_text_is_read_in_pieces_that_join_to_the_whole(tmp_path: Path) -> 
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "marked.txt"
     path.write_bytes(b"\xef\xbb\xbf" + b"hello there\n" * 50)
-    assert joined(own_corpus(str(path), 0.1, 0.1), "train").startswith("hello")
+    assert joined(open_corpus(str(path), 0.1, 0.1), "train").startswith("hello")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,12 @@ class DataConfig(Section):
     test: float = Field(
         default=0.05, ge=0, lt=0.5, description="share of your own text kept for the final test"
     )
+    split: Literal["auto", "content", "name"] = Field(
+        default="auto",
+        description="how text without splits is divided: `content`, by a hash of what it says, a long text "
+        "in scattered blocks; `name`, by a hash of file names, of few files the ends; `auto` is `content` "
+        "for your own text",
+    )
     target: str | None = Field(
         default=None, description="the other language of a parallel text, line by line"
     )

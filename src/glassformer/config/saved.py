@@ -24,6 +24,9 @@ MAY_CHANGE = {
 }
 
 
+ORIGINAL_SPLIT = "name"  # of a run that does not say
+
+
 def save_config(config: Config, path: Path) -> None:
     text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     write_atomically(path, text)
@@ -37,6 +40,9 @@ def load_config(path: Path) -> Config:
             f"{path} has format_version {version!r}; this glassformer reads {FORMAT_VERSION}. "
             "Open it with the version that wrote it."
         )
+    data = content.get("data")
+    if isinstance(data, dict):  # before there was a choice, text was divided in one way
+        content = merge(content, {"data": {"split": data.get("split", ORIGINAL_SPLIT)}})
     return build(content, str(path))
 
 

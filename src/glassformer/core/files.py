@@ -22,12 +22,17 @@ _UMASK = os.umask(0)  # it can only be asked for by setting it
 os.umask(_UMASK)
 
 
-def cache_dir(*parts: str) -> Path:
-    """A folder of glassformer's cache: `GLASSFORMER_CACHE`, or the user's cache folder."""
+def cache_root() -> Path:
+    """glassformer's cache: `GLASSFORMER_CACHE`, or a folder in the user's cache; it need not be there yet."""
     root = os.environ.get("GLASSFORMER_CACHE")
     if not root:
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
-    folder = Path(root, *parts)
+    return Path(root).resolve()
+
+
+def cache_dir(*parts: str) -> Path:
+    """A folder of the cache, made where it is missing."""
+    folder = cache_root().joinpath(*parts)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return folder

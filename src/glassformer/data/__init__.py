@@ -6,6 +6,8 @@
     download.py      those that are published: found on this machine, else downloaded and checked
 
     sources.py       Corpus: text as spans of documents, sorted into train, validation and test
+    splits.py        the one way to sort it: by content, or as runs made before did
+    own_text.py      a corpus of the user's files
     collection.py    a corpus of records, read in one pass and never held
     records.py       documents out of JSON lines and Parquet;  hub.py those of a Hugging Face stream
     mixtures.py      several corpora at once, each with a weight
@@ -15,6 +17,7 @@
 
     shards.py        a tokenized corpus as memory-mapped files
     shard_writer.py  written so that a process may be killed at any time;  digests.py knows documents again
+    overlap.py       how much of what is held out is in the training text too
     batches.py       windows, mixtures, streams and buckets: samples by their number
     order.py         random order as a pure function
 

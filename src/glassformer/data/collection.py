@@ -1,8 +1,8 @@
-"""A corpus of records: documents sorted into splits by what they say, read in one pass, never held.
+"""A corpus of records: documents sorted into splits as they are met, read in one pass, never held.
 
-Which split a document falls into follows from a hash of its text, so duplicates stay together. How much is
-held back follows from the settings and from how much text there is, which is estimated by reading the
-beginnings of some files.
+Which split a document falls into follows from a hash of its text (splits.py), so duplicates stay together.
+How much is held back follows from the settings and from how much text there is, which is estimated by reading
+the beginnings of some files.
 """
 
 import dataclasses
@@ -13,9 +13,10 @@ from pathlib import Path
 from glassformer.core.errors import DataError
 from glassformer.data.hub import PREFIX, open_hub
 from glassformer.data.packed import is_packed
-from glassformer.data.records import Document, TextFile, Unit, kind_of
-from glassformer.data.sources import HELD_OUT, MANY_DOCUMENTS, SPLITS, Corpus, Part, Span, divide, split_of
-from glassformer.data.text_files import bom_length, file_digest, files_under, text_digest_and_size
+from glassformer.data.records import TextFile, Unit, kind_of
+from glassformer.data.sources import SPLITS, Corpus, Part, Span
+from glassformer.data.splits import Division, Rule, Undivided, by_text
+from glassformer.data.text_files import file_digest, files_under, read_facts
 
 PROBES = 16  # files whose beginnings are read
 PROBE_BYTES = 1 << 22  # bytes of text that are read of each
@@ -29,8 +30,7 @@ class Collection(Corpus):
 
     files: Sequence[Unit] = ()
     sizes: Sequence[float] = ()  # of the text of each file in bytes, about
-    shares: tuple[float, float] = (0.0, 0.0)  # of validation and test
-    cuts_documents: bool = False  # the end of each document is held out, instead of whole ones
+    division: Division = dataclasses.field(default_factory=lambda: Division("", 0.0, 0.0))
 
     @property
     def units(self) -> int:
@@ -40,22 +40,15 @@ class Collection(Corpus):
         for part in self.files[unit].documents():
             if "all" in self.splits:
                 yield "all", part
-            elif self.cuts_documents:
-                yield from self._cut(part)
             else:
-                yield split_of(part.digest().hex(), *self.shares), part
+                yield from self.division.sections(part)
 
-    def _cut(self, part: Part) -> Iterator[tuple[str, Part]]:
-        span = Span("", part.data, 0, len(part)) if isinstance(part, Document) else part
-        assert isinstance(span, Span)
-        for split, spans in divide([span], *self.shares)[0].items():
-            for piece in spans:
-                text = b"".join(piece.blocks()).decode(errors="surrogatepass") if part is not span else ""
-                yield split, Document(text) if text else piece
+    def text_digest(self, unit: int) -> tuple[str, str | None]:
+        return self.files[unit].name, self.files[unit].text_digest
 
     def bytes(self, split: str) -> int:
         """About how many there are; what was read in the end is in the shards."""
-        valid, test = self.shares
+        valid, test = self.division.valid, self.division.test
         shares = {"train": 1 - valid - test, "valid": valid, "test": test, "all": 1.0}
         return int(sum(self.sizes) * shares[split])
 
@@ -90,7 +83,53 @@ def is_collection(source: str) -> bool:
     return source != "-" and any(kind_of(path) for path in files_under(source)[0])
 
 
-def open_collection(source: str, valid: float, test: float, field: str) -> Collection:
+@dataclasses.dataclass
+class Records:
+    """The files of a collection, before it has splits."""
+
+    name: str
+    path: Path | None
+    field: str
+    files: Sequence[Unit]
+    identities: list[str]
+    sizes: list[float]
+    complete: bool  # whether all documents were read to find out how much there is
+    warnings: list[str]
+
+    @property
+    def undivided(self) -> Undivided:
+        return Undivided(sum(self.sizes), self.documents if self.complete else None)
+
+    def documents(self) -> Iterator[Part]:
+        for file in self.files:
+            yield from file.documents()
+
+    def original_division(self, valid: float, test: float) -> Division:
+        return by_text(self.documents() if self.complete else None, sum(self.sizes), valid, test)
+
+    def divided(self, division: Division, rule: Rule) -> Collection:
+        valid, test = division.valid, division.test
+        facts = f"{self.field} {division.ends} {valid!r} {test!r}"
+        if rule == "content":
+            facts += f" {division.longest!r} {division.valid_below!r} {division.test_below!r} "
+            facts += " ".join(sorted(content.hex() for content in division.cut | division.heavy))
+        hasher = hashlib.sha256("\n".join([*self.identities, facts]).encode(errors="replace"))
+        splits: dict[str, list[Span]] = {split: [] for split in SPLITS if split != "test" or test}
+        return Collection(
+            self.name,
+            splits,
+            division.words,
+            hasher.hexdigest(),
+            self.warnings,
+            self.path,
+            rule,
+            files=self.files,
+            sizes=self.sizes,
+            division=division,
+        )
+
+
+def open_records(source: str, field: str) -> Records:
     """The records of a file, a folder, a pattern or a stream."""
     warnings: list[str] = []
     path, has_size = None, True
@@ -103,36 +142,13 @@ def open_collection(source: str, valid: float, test: float, field: str) -> Colle
         path = Path(source).expanduser().resolve()
         if skipped:
             warnings.append(f"{len(skipped)} files are not UTF-8 text and were left out: {skipped[0]}, …")
-    sizes, digests = _estimate(files)
+    sizes, complete = _estimate(files)
     total = sum(sizes)
-    if digests is None and not has_size:
+    if not complete and not has_size:
         warnings.append(f"{source} does not say how much text it has; it is taken for {total / 1e9:.2g} GB")
     if not total:
         raise DataError(f"{source} holds no documents.")
-    shares = min(valid, HELD_OUT / total), min(test, HELD_OUT / total)
-    few_documents = digests is not None and (
-        len(digests) < MANY_DOCUMENTS or all(split_of(d.hex(), *shares) != "valid" for d in digests)
-    )
-    how = "the end of each document" if few_documents else "whole documents by a hash of their text"
-    rule = f"{how}, {100 * shares[0]:.3g} % valid, {100 * shares[1]:.3g} % test"
-    hasher = hashlib.sha256(
-        "\n".join([*identities, f"{field} {few_documents} {shares[0]!r} {shares[1]!r}"]).encode(
-            errors="replace"
-        )
-    )
-    splits: dict[str, list[Span]] = {split: [] for split in SPLITS if split != "test" or test}
-    return Collection(
-        source,
-        splits,
-        rule,
-        hasher.hexdigest(),
-        warnings,
-        path,
-        files,
-        sizes,
-        shares=shares,
-        cuts_documents=few_documents,
-    )
+    return Records(source, path, field, files, identities, sizes, complete, warnings)
 
 
 def _open_files(source: str, field: str) -> tuple[list[Unit], list[str], list[str]]:
@@ -144,23 +160,23 @@ def _open_files(source: str, field: str) -> tuple[list[Unit], list[str], list[st
         kind = kind_of(path)
         if kind is not None:
             digest = file_digest(path)
-            files.append(kind(path, name, field))
+            files.append(kind(path, name, field, digest))
         else:
             try:
-                digest, size = text_digest_and_size(path, name)
+                facts = read_facts(path, name)
             except DataError:
                 if is_packed(path):
                     raise
                 skipped.append(name)
                 continue
-            files.append(TextFile(path, name, bom_length(path), size))
+            digest = facts.digest
+            files.append(TextFile(path, name, facts))
         identities.append(f"{name} {digest}")
     return files, identities, skipped
 
 
-def _estimate(files: Sequence[Unit]) -> tuple[list[float], list[bytes] | None]:
-    """About how much text each file holds; and the documents' digests, when all of them were read."""
-    digests: list[bytes] = []
+def _estimate(files: Sequence[Unit]) -> tuple[list[float], bool]:
+    """About how much text each file holds; and whether all documents were read for that."""
     text_sizes: dict[int, float] = {}
     complete = len(files) <= PROBES
     for index in range(0, len(files), max(1, -(-len(files) // PROBES))):
@@ -168,7 +184,6 @@ def _estimate(files: Sequence[Unit]) -> tuple[list[float], list[bytes] | None]:
         documents = files[index].documents()
         for part in documents:
             size, count = size + len(part), count + 1
-            digests.append(part.digest())
             if size >= PROBE_BYTES:
                 text_sizes[index] = max(size, files[index].total(size, count))
                 if next(documents, None) is not None:
@@ -185,4 +200,4 @@ def _estimate(files: Sequence[Unit]) -> tuple[list[float], list[bytes] | None]:
     for index, file in enumerate(files):
         disk_like, text_like = totals.get(Path(file.name).suffix, (disk_total, text_total))
         sizes.append(text_sizes.get(index, file.size * text_like / max(1, disk_like)))
-    return sizes, digests if complete else None
+    return sizes, complete

@@ -2,7 +2,7 @@
 
     SOURCE                                     becomes
     a name in catalog.py                       that data set, downloaded or made here
-    a file, a folder, a pattern, -             text (sources.py), records (collection.py), tables (tables.py)
+    a file, a folder, a pattern, -             text (own_text.py), records (collection.py), tables (tables.py)
     hf:NAME[/CONFIG][@SPLIT]                   a stream of Hugging Face's (hub.py)
 
 A file of a published set that the user put there is trusted: when its checksum is another one it is used with
@@ -11,19 +11,24 @@ a warning, and the run records its fingerprint. A file or folder that is called 
 
 import hashlib
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, overload
 
 from glassformer.config.schema import TEXT_TASKS
 from glassformer.core.errors import DataError, UsageError, closest
 from glassformer.data.catalog import DATASETS, Generated, Published, dataset_names
-from glassformer.data.collection import is_collection, open_collection
+from glassformer.data.collection import Records, is_collection, open_records
 from glassformer.data.download import local_file
 from glassformer.data.examples import Example, Examples
 from glassformer.data.hub import PREFIX
-from glassformer.data.sources import Corpus, Span, character_start, divide, make_corpus, own_corpus
+from glassformer.data.own_text import OwnText, open_text
+from glassformer.data.sources import Corpus, Span, make_corpus
+from glassformer.data.splits import Rule, by_content, character_start, divide
 from glassformer.data.tables import COLUMN_NAMES, own_examples, read_examples
 from glassformer.data.text_files import text_digest
+
+Split = Literal["auto"] | Rule  # what data.split can be
 
 
 @overload
@@ -35,6 +40,7 @@ def load_dataset(
     valid: float = 0.05,
     test: float = 0.05,
     field: str = "text",
+    split: Split = "auto",
 ) -> Corpus: ...
 @overload
 def load_dataset(
@@ -45,6 +51,7 @@ def load_dataset(
     valid: float = 0.05,
     test: float = 0.05,
     field: str = "text",
+    split: Split = "auto",
 ) -> Examples: ...
 @overload
 def load_dataset(
@@ -55,6 +62,7 @@ def load_dataset(
     valid: float = 0.05,
     test: float = 0.05,
     field: str = "text",
+    split: Split = "auto",
 ) -> Corpus | Examples: ...
 def load_dataset(
     name_or_path: str | Path,
@@ -64,6 +72,7 @@ def load_dataset(
     valid: float = 0.05,
     test: float = 0.05,
     field: str = "text",
+    split: Split = "auto",
 ) -> Corpus | Examples:
     """The data that a SOURCE stands for: a corpus of text, or examples with the answers to learn.
 
@@ -75,6 +84,8 @@ def load_dataset(
     target        of a parallel text, the file with the other language, line by line the same
     valid, test   the shares that are held out where a source does not come with splits of its own
     field         where records (JSON lines, Parquet, hf:) have their text
+    split         the rule by which text is divided (splits.py); auto: your own by content, pydocs and repeats
+                  by name
 
     Text is not read yet, however much there is; examples are, since they are small. What is missing, is no
     text, or is for another task raises a DataError or UsageError that says what would do.
@@ -82,7 +93,7 @@ def load_dataset(
     source, other = str(name_or_path), None if target is None else str(target)
     task = task or task_of(source, other)
     if task in TEXT_TASKS:
-        return open_corpus(source, valid, test, field)
+        return open_corpus(source, valid, test, field, split)
     if task not in COLUMN_NAMES:
         tasks = [*TEXT_TASKS, *COLUMN_NAMES]
         raise UsageError(f"there is no task '{task}'.{closest(task, tasks)} Tasks: {', '.join(tasks)}.")
@@ -97,16 +108,38 @@ def task_of(source: str, target: str | None = None) -> str:
     return dataset.task if dataset else "language"
 
 
-def open_corpus(source: str, valid: float = 0.05, test: float = 0.05, field: str = "text") -> Corpus:
+def open_corpus(
+    source: str, valid: float = 0.05, test: float = 0.05, field: str = "text", split: Split = "auto"
+) -> Corpus:
     """The corpus that a SOURCE stands for: a path or pattern, `-`, hf:…, or the name of a data set.
 
-    `field` is where records (JSON lines, Parquet) have their text.
+    `field` is where records (JSON lines, Parquet) have their text, `split` the rule by which it is divided.
     """
+    return open_corpora([source], valid, test, field, split)[0]
+
+
+def open_corpora(sources: Sequence[str], valid: float, test: float, field: str, split: Split) -> list[Corpus]:
+    """Several that are learned from together: what is the user's own among them is divided as one."""
+    found = [_find_corpus(source, valid, test, field, split) for source in sources]
+    own = [source for source in found if not isinstance(source, Corpus)]
+    if split == "name":
+        divided = iter([source.divided(source.original_division(valid, test), "name") for source in own])
+    else:
+        divisions = by_content([source.undivided for source in own], valid, test) if own else []
+        pairs = zip(own, divisions, strict=True)
+        divided = iter([source.divided(division, "content") for source, division in pairs])
+    return [source if isinstance(source, Corpus) else next(divided) for source in found]
+
+
+def _find_corpus(
+    source: str, valid: float, test: float, field: str, split: Split
+) -> Corpus | OwnText | Records:
+    """A data set with its splits; the user's own text before it has any."""
     dataset = _dataset_named(source)
     if dataset is not None and dataset.task != "language":
         raise UsageError(f"'{source}' holds examples, for the task {dataset.task}; this needs text.")
     if isinstance(dataset, Generated):
-        return _generated_corpus(source, valid, test)
+        return _generated_corpus(source, valid, test, "name" if split == "auto" else split)
     if isinstance(dataset, Published):
         return _published_corpus(source, dataset)
     somewhere = source == "-" or source.startswith(PREFIX) or set(source) & set("*?[")
@@ -116,9 +149,7 @@ def open_corpus(source: str, valid: float = 0.05, test: float = 0.05, field: str
             f"there is no file, folder or data set '{source}'.{closest(source, names)} "
             f"Data sets: {', '.join(names)}."
         )
-    if is_collection(source):
-        return open_collection(source, valid, test, field)
-    return own_corpus(source, valid, test)
+    return open_records(source, field) if is_collection(source) else open_text(source)
 
 
 def open_examples(source: str, task: str, target: str | None, valid: float, test: float) -> Examples:
@@ -150,22 +181,23 @@ def _generator(name: str) -> Any:
     return importlib.import_module(f"glassformer.data.generated.{name}")
 
 
-def _generated_corpus(name: str, valid: float, test: float) -> Corpus:
+def _generated_corpus(name: str, valid: float, test: float, rule: Rule) -> Corpus:
     documents: list[tuple[str, str]] = _generator(name).documents()
     spans = [Span(title, data := text.encode(), 0, len(data)) for title, text in documents]
-    splits, rule = divide(spans, valid, test)
-    digests = [hashlib.sha256(text.encode()).hexdigest() for _, text in documents]
-    return make_corpus(name, splits, rule, digests)
+    splits, words = divide(spans, valid, test, rule)
+    digests = {title: hashlib.sha256(text.encode()).hexdigest() for title, text in documents}
+    corpus = make_corpus(name, splits, words, digests)
+    corpus.split = rule
+    return corpus
 
 
 def _published_corpus(name: str, dataset: Published) -> Corpus:
     warnings: list[str] = []
     splits: dict[str, list[Span]] = {}
-    digests: list[str] = []
+    digests: dict[str, str] = {}
     for split, file in dataset.files.items():
         path = local_file(name, dataset, file)
-        digest = text_digest(path, str(path))
-        digests.append(digest)
+        digest = digests[file.name] = text_digest(path, str(path))
         if digest != file.sha256:
             problem = "differs from the published one" if file.sha256 else "is not published"
             warnings.append(f"{path}: its checksum {problem}; used as it is (sha256 {digest[:16]}…)")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glassformer.data.sources import DIGEST
+from glassformer.data.text_files import DIGEST
 
 MAX_LOAD = 3 / 4  # of the table, before it grows
 GROWTH = 3 / 2

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import DataError
-from glassformer.data.sources import SPLITS, split_of
+from glassformer.data.sources import SPLITS
+from glassformer.data.splits import split_of
 
 Example = tuple[Any, Any]  # input, output
 

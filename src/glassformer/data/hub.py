@@ -4,12 +4,12 @@ NAME is ORG/NAME of the hub, or a local folder that `datasets` can read. Nothing
 code of a data set is ever run: the versions of `datasets` that are asked for cannot.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import DataError
+from glassformer.core.strict_json import dump_json
 from glassformer.data.packed import require_package
 from glassformer.data.records import MAX_RECORD_BYTES, Document, missing_field, record_too_large, text_of
 from glassformer.data.sources import Part
@@ -30,7 +30,9 @@ def parse(source: str) -> tuple[str, str | None, str]:
 
 
 class HubShard:
-    """One of the files that a stream is made of."""
+    """One of the files that a stream is made of. What comes is what the stream says it is."""
+
+    text_digest = None
 
     def __init__(self, stream: Any, source: str, index: int, count: int, field: str, size: float):
         self.stream, self.index, self.count, self.field, self.size = stream, index, count, field, size
@@ -81,7 +83,7 @@ def open_hub(source: str, field: str) -> tuple[list[HubShard], str, bool]:
         HubShard(stream, source, i, stream.num_shards, field, (size or UNKNOWN_SIZE) / stream.num_shards)
         for i in range(stream.num_shards)
     ]
-    return shards, json.dumps(identity), bool(size)
+    return shards, dump_json(identity), bool(size)
 
 
 def _short(error: Exception) -> str:

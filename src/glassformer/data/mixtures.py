@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 from glassformer.core.errors import UsageError
 from glassformer.data.batches import shares_of
-from glassformer.data.datasets import load_dataset
+from glassformer.data.datasets import Split, open_corpora
 from glassformer.data.sources import Corpus
 
 
 @dataclass
 class Mix(Corpus):
-    """A corpus of corpora. Each keeps its own splits; the lists in `splits` here stay empty."""
+    """A corpus of corpora. Each has its splits, of one division; the lists in `splits` here stay empty."""
 
     sources: list[Corpus] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
@@ -32,16 +32,25 @@ class Mix(Corpus):
         return dict(zip(names, self.weights, strict=True))
 
 
-def open_mix(mix: dict[str, float], valid: float, test: float, field: str) -> Mix:
+def open_mix(mix: dict[str, float], valid: float, test: float, field: str, split: Split = "auto") -> Mix:
     """The sources that `data.mix` names."""
     if "-" in mix:
         raise UsageError("data.mix: standard input cannot be one of several sources; save it to a file first")
     shares_of(list(mix.values()))  # refuses what cannot be mixed before anything is read
-    sources = [load_dataset(name, "language", valid=valid, test=test, field=field) for name in mix]
+    sources = open_corpora(list(mix), valid, test, field, split)
     fingerprint = hashlib.sha256("\n".join(source.fingerprint for source in sources).encode()).hexdigest()
     total = sum(mix.values())
     name = "mix of " + ", ".join(f"{100 * weight / total:.3g} % {name}" for name, weight in mix.items())
     rules = "; ".join(dict.fromkeys(source.rule for source in sources))
     warnings = [warning for source in sources for warning in source.warnings]
-    splits = {split: [] for split in dict.fromkeys(s for source in sources for s in source.splits)}
-    return Mix(name, splits, rules, fingerprint, warnings, None, sources, list(mix.values()))
+    names = dict.fromkeys(name for source in sources for name in source.splits)
+    return Mix(
+        name,
+        {name: [] for name in names},
+        rules,
+        fingerprint,
+        warnings,
+        split="content" if split == "auto" else split,
+        sources=sources,
+        weights=list(mix.values()),
+    )

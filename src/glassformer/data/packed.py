@@ -7,6 +7,7 @@ that unpacks to hundreds of times its size, which is no text but a trap.
 import importlib
 import io
 import zlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -26,18 +27,49 @@ def is_packed(path: Path) -> bool:
     return path.suffix.lower() in PACKED_SUFFIXES and Path(path.stem).suffix.lower() in INNER_SUFFIXES
 
 
-def open_packed(path: Path) -> BinaryIO:
-    """The file's bytes, unpacked, from the beginning."""
+def open_packed(path: Path, hasher: Any = None) -> BinaryIO:
+    """The file's bytes, unpacked, from the beginning; `hasher` gets those on the disk as they are read."""
+    file = path.open("rb") if hasher is None else io.BufferedReader(_HashedFile(path, hasher), BLOCK)
     if is_packed(path):
         zstd = require_package("zstandard", str(path)) if path.suffix.lower() == ".zst" else None
-        return cast(BinaryIO, io.BufferedReader(_UnpackingStream(path, path.open("rb"), zstd), BLOCK))
-    return path.open("rb")
+        return cast(BinaryIO, io.BufferedReader(_UnpackingStream(path, file, zstd), BLOCK))
+    return file
+
+
+class PackedText:
+    """The text of a packed file, to be read in sections. One that begins after the last is gone on to from
+    there: to unpack the file from its beginning for each would take as many times as long.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._file: BinaryIO | None = None
+        self._at = 0
+
+    def blocks(self, start: int, end: int) -> Iterator[bytes]:
+        while start < end and (block := self._read(start, min(PIECE, end - start))):
+            start += len(block)
+            yield block
+
+    def _read(self, at: int, count: int) -> bytes:
+        if self._file is None or self._at > at:
+            self.close()
+            self._file = open_packed(self.path)
+        skip(self._file, at - self._at)
+        block = self._file.read(count)
+        self._at = at + len(block)
+        return block
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file, self._at = None, 0
 
 
 def skip(file: BinaryIO, count: int) -> None:
-    """Go on `count` bytes, from the beginning."""
+    """Go on `count` bytes."""
     if file.seekable():
-        file.seek(count)
+        file.seek(count, io.SEEK_CUR)
     while count > 0 and not file.seekable() and (block := file.read(min(count, PIECE))):
         count -= len(block)
 
@@ -56,6 +88,19 @@ def require_package(package: str, why: str) -> Any:
         raise UsageError(
             f"{why} needs the package {package.partition('.')[0]}: pip install 'glassformer[data]'"
         ) from None
+
+
+class _HashedFile(io.FileIO):
+    """A file whose bytes are hashed as they are read."""
+
+    def __init__(self, path: Path, hasher: Any):
+        super().__init__(path)
+        self._hasher = hasher
+
+    def readinto(self, buffer: Any, /) -> int:
+        n = super().readinto(buffer)
+        self._hasher.update(memoryview(buffer)[:n])
+        return n
 
 
 class _UnpackingStream(io.RawIOBase):

@@ -15,16 +15,20 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from glassformer.core.errors import DataError
+from glassformer.core.files import digest
 from glassformer.data.packed import (
     MAX_RATIO,
     PACKED_SUFFIXES,
     PIECE,
     RATIO_FLOOR,
+    PackedText,
     bytes_read,
+    is_packed,
     open_packed,
     require_package,
 )
-from glassformer.data.sources import DIGEST, MAX_PIECE, Part, Span
+from glassformer.data.sources import MAX_PIECE, Part, SourceChangedError, Span
+from glassformer.data.text_files import DIGEST, TextFacts, file_identity, normal_form
 from glassformer.tokenizers.patterns import last_cut
 from glassformer.tokenizers.tokenizer import to_bytes
 
@@ -36,14 +40,20 @@ BATCH_ROWS = 1024  # and how many rows at most
 class Document:
     """A document in memory."""
 
-    __slots__ = ("_digest", "data", "text")
+    __slots__ = ("_content", "_digest", "data", "text")
 
     def __init__(self, text: str):
         self.text, self.data = text, to_bytes(text)
-        self._digest = b""
+        self._digest = self._content = b""
 
     def __len__(self) -> int:
         return len(self.data)
+
+    def blocks(self) -> Iterator[bytes]:
+        yield self.data
+
+    def section(self, start: int, end: int) -> "Document":
+        return Document(self.data[start:end].decode(errors="surrogatepass"))
 
     def read(self) -> Iterator[str]:
         """The text; a long one in pieces, cut where the tokenizers would have cut anyway."""
@@ -59,6 +69,10 @@ class Document:
         self._digest = self._digest or hashlib.sha256(self.data).digest()[:DIGEST]
         return self._digest
 
+    def content(self) -> bytes:
+        self._content = self._content or hashlib.sha256(normal_form(self.data)).digest()[:DIGEST]
+        return self._content
+
 
 class Unit(Protocol):
     """A file of documents, or a shard of a stream, that can be opened without those before it."""
@@ -67,6 +81,11 @@ class Unit(Protocol):
 
     @property
     def size(self) -> float: ...  # on disk
+
+    @property
+    def text_digest(self) -> str | None:
+        """SHA-256 of its text; None: it looks itself whether it is what was opened."""
+        ...
 
     def documents(self) -> Iterator[Part]: ...
 
@@ -78,8 +97,10 @@ class Unit(Protocol):
 class TextFile:
     """A document that is a file."""
 
-    def __init__(self, path: Path, name: str, start: int, size: int):
-        self.name, self.size, self.span = name, path.stat().st_size, Span(name, path, start, size)
+    def __init__(self, path: Path, name: str, facts: TextFacts):
+        place = PackedText(path) if is_packed(path) else path
+        self.name, self.size, self.text_digest = name, path.stat().st_size, facts.text_digest
+        self.span = Span(name, place, facts.start, facts.size, facts.content)
 
     def documents(self) -> Iterator[Part]:
         yield self.span
@@ -88,14 +109,22 @@ class TextFile:
         return len(self.span)
 
 
-class JsonLines:
+class RecordFile:
+    """A file of records, and the digest of the file that was opened: read to its end, it must be the same."""
+
+    text_digest = None
+
+    def __init__(self, path: Path, name: str, field: str, digest: str | None = None):
+        self.path, self.name, self.field, self.size = path, name, field, path.stat().st_size
+        self.file_digest = digest
+
+
+class JsonLines(RecordFile):
     """An object per line."""
 
-    def __init__(self, path: Path, name: str, field: str):
-        self.path, self.name, self.field, self.size = path, name, field, path.stat().st_size
-
     def documents(self) -> Iterator[Part]:
-        with open_packed(self.path) as self.file:
+        hasher = hashlib.sha256()
+        with open_packed(self.path, hasher) as self.file:
             number = 0
             while line := self.file.readline(MAX_RECORD_BYTES + 1):
                 number += 1
@@ -108,6 +137,8 @@ class JsonLines:
                 text = text_of(self._parse(line, number), self.field, f"{self.name}, line {number}")
                 if text:
                     yield Document(text)
+        if self.file_digest not in (None, hasher.hexdigest()):
+            raise SourceChangedError(self.name)
 
     def _parse(self, line: bytes, number: int) -> Any:
         try:
@@ -126,13 +157,18 @@ class JsonLines:
         return read * self.size / max(1, bytes_read(self.file))
 
 
-class Parquet:
+class Parquet(RecordFile):
     """A row per document. Only the column of the text is read."""
 
-    def __init__(self, path: Path, name: str, field: str):
-        self.path, self.name, self.field, self.size = path, name, field, path.stat().st_size
-
     def documents(self) -> Iterator[Part]:
+        before = file_identity(self.path)
+        yield from self._rows()
+        # It is not read from its beginning to its end, so that nothing can be hashed on the way.
+        same = self.file_digest in (None, digest(self.path)) and file_identity(self.path) == before
+        if not same:
+            raise SourceChangedError(self.name)
+
+    def _rows(self) -> Iterator[Part]:
         arrow, parquet = require_package("pyarrow", self.name), require_package("pyarrow.parquet", self.name)
         row = 0
         try:

@@ -1,4 +1,4 @@
-"""Where text comes from: a corpus is spans of documents, sorted into train, validation and test.
+"""What text is here: a corpus is spans of documents, sorted into train, validation and test.
 
 Nothing here holds a whole document: a corpus larger than memory is read in pieces, cut where the tokenizers
 of the project would have cut anyway.
@@ -10,18 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from glassformer.core.errors import DataError
-from glassformer.data.packed import PIECE, is_packed, open_packed, skip
-from glassformer.data.text_files import bom_length, files_under, spool_standard_input, text_digest_and_size
+from glassformer.data.packed import PIECE, PackedText
+from glassformer.data.text_files import DIGEST, normal_form
 from glassformer.tokenizers.patterns import last_cut
 
 SPLITS = ("train", "valid", "test")
-MANY_DOCUMENTS = 20  # from here on whole documents are held out, below it a part of each
-HELD_OUT = 2_000_000  # bytes of validation, and of test, that are enough to measure well
 MAX_PIECE = 4 * PIECE  # characters held while looking for a place to cut
-DIGEST = 16  # bytes of the hash by which a document is known again
 
 
 @dataclass(frozen=True)
@@ -29,9 +26,10 @@ class Span:
     """Bytes `start` to `end` of a document, in a file or in memory."""
 
     name: str
-    source: Path | bytes
+    source: Path | PackedText | bytes
     start: int
     end: int
+    known_content: bytes = field(default=b"", compare=False)  # what `content` gives, where that is known
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -40,28 +38,36 @@ class Span:
         """The text in pieces, cut where a line starts or before a blank; where neither comes, anywhere."""
         decoder = codecs.getincrementaldecoder("utf-8")()
         buffer = ""
-        for block in self.blocks():
-            buffer += decoder.decode(block)
-            cut = last_cut(buffer, PIECE // 4)
-            if cut is None and len(buffer) > MAX_PIECE:
-                cut = len(buffer)
-            if cut is not None:
-                yield buffer[:cut]
-                buffer = buffer[cut:]
-        buffer += decoder.decode(b"", final=True)
+        try:
+            for block in self.blocks():
+                buffer += decoder.decode(block)
+                cut = last_cut(buffer, PIECE // 4)
+                if cut is None and len(buffer) > MAX_PIECE:
+                    cut = len(buffer)
+                if cut is not None:
+                    yield buffer[:cut]
+                    buffer = buffer[cut:]
+            buffer += decoder.decode(b"", final=True)
+        except UnicodeDecodeError:  # it was text when it was opened
+            raise SourceChangedError(self.name) from None
         if buffer:
             yield buffer
 
     def blocks(self) -> Iterator[bytes]:
         if isinstance(self.source, bytes):
             yield self.source[self.start : self.end]
-            return
-        with open_packed(self.source) as file:
-            skip(file, self.start)
-            left = len(self)
-            while left > 0 and (block := file.read(min(PIECE, left))):
-                left -= len(block)
-                yield block
+        elif isinstance(self.source, PackedText):
+            yield from self.source.blocks(self.start, self.end)
+        else:
+            with self.source.open("rb") as file:
+                file.seek(self.start)
+                left = len(self)
+                while left > 0 and (block := file.read(min(PIECE, left))):
+                    left -= len(block)
+                    yield block
+
+    def section(self, start: int, end: int) -> "Span":
+        return Span(self.name, self.source, self.start + start, self.start + end)
 
     def digest(self) -> bytes:
         hasher = hashlib.sha256()
@@ -69,13 +75,43 @@ class Span:
             hasher.update(block)
         return hasher.digest()[:DIGEST]
 
+    def content(self) -> bytes:
+        if self.known_content:
+            return self.known_content
+        hasher = hashlib.sha256()
+        for block in self.blocks():
+            hasher.update(normal_form(block))
+        return hasher.digest()[:DIGEST]
+
+
+class SourceChangedError(DataError):
+    """What is read is not what was opened."""
+
+    def __init__(self, name: str):
+        super().__init__(
+            f"{name} has changed since it was opened: nothing of it was kept. Let what writes it end, then "
+            "run the same command again."
+        )
+
 
 class Part(Protocol):
     """A document, or a part of one: a Span, or a text in memory (records.py)."""
 
     def __len__(self) -> int: ...  # in bytes
     def read(self) -> Iterator[str]: ...
-    def digest(self) -> bytes: ...
+    def blocks(self) -> Iterator[bytes]: ...
+
+    def section(self, start: int, end: int) -> Self:
+        """Bytes `start` to `end` of it."""
+        ...
+
+    def digest(self) -> bytes:
+        """A hash of its bytes."""
+        ...
+
+    def content(self) -> bytes:
+        """A hash of its text in the normal form in which copies are equal (text_files.normal_form)."""
+        ...
 
 
 @dataclass
@@ -88,6 +124,8 @@ class Corpus:
     fingerprint: str  # of the content and the splits
     warnings: list[str] = field(default_factory=list)
     path: Path | None = None  # where it lies, if it is the user's own
+    split: str = "auto"  # the rule as a setting (data.split), where there was one to choose
+    text_digests: dict[str, str] = field(default_factory=dict)  # SHA-256 of each document, in their order
 
     def bytes(self, split: str) -> int:
         return sum(len(span) for span in self.splits.get(split, []))
@@ -95,15 +133,26 @@ class Corpus:
     @property
     def units(self) -> int:
         """How many pieces the corpus lies in, each of which can be opened without those before it."""
-        return len(self._spans)
+        return len(self._documents)
 
     @cached_property
-    def _spans(self) -> list[tuple[str, Part]]:
-        return [(split, span) for split, spans in self.splits.items() for span in spans]
+    def _documents(self) -> list[tuple[str, list[tuple[str, Span]]]]:
+        """Name and spans of each document, in their order."""
+        documents: dict[str, list[tuple[str, Span]]] = {name: [] for name in self.text_digests}
+        for split, spans in self.splits.items():
+            for span in spans:
+                documents.setdefault(span.name, []).append((split, span))
+        ordered = {name: sorted(spans, key=lambda s: s[1].start) for name, spans in documents.items()}
+        return [(name, spans) for name, spans in ordered.items() if spans]
 
     def parts(self, unit: int) -> Iterator[tuple[str, Part]]:
         """The documents of one of them, or their parts, each with its split."""
-        yield self._spans[unit]
+        yield from self._documents[unit][1]
+
+    def text_digest(self, unit: int) -> tuple[str, str | None]:
+        """The name of one of them, and the SHA-256 of all its text, if that is known."""
+        name = self._documents[unit][0]
+        return name, self.text_digests.get(name)
 
     def whole(self) -> "Corpus":
         """The same documents undivided, as one split named `all`."""
@@ -114,7 +163,13 @@ class Corpus:
                 ends[span.name] = Span(
                     span.name, span.source, min(previous.start, span.start), max(previous.end, span.end)
                 )
-        return Corpus(self.name, {"all": list(ends.values())}, "undivided", self.fingerprint + " whole")
+        return Corpus(
+            self.name,
+            {"all": list(ends.values())},
+            "undivided",
+            self.fingerprint + " whole",
+            text_digests=self.text_digests,
+        )
 
     def texts(self, split: str = "train", limit: int | None = None) -> Iterator[str]:
         """The text of a split in pieces; with a limit, pieces spread evenly that add up to about so much."""
@@ -129,92 +184,24 @@ class Corpus:
 
 
 def make_corpus(
-    name: str, splits: dict[str, list[Span]], rule: str, digests: list[str], warnings: list[str] | None = None
+    name: str,
+    splits: dict[str, list[Span]],
+    rule: str,
+    digests: dict[str, str],
+    warnings: list[str] | None = None,
+    text_digests: dict[str, str] | None = None,
 ) -> Corpus:
-    """A corpus whose fingerprint follows from the documents' digests and the spans taken of them."""
+    """A corpus whose fingerprint follows from the documents' digests and the spans taken of them.
+
+    `digests` of each document by its name, in order; `text_digests` where those of the text are others.
+    """
     hasher = hashlib.sha256()
-    for digest in digests:
+    for digest in digests.values():
         hasher.update(digest.encode())
     for split in SPLITS:
         for span in splits.get(split, []):
-            hasher.update(f"{split} {span.name} {span.start} {span.end}\n".encode())
-    return Corpus(name, splits, rule, hasher.hexdigest(), warnings or [])
-
-
-def own_corpus(source: str, valid: float, test: float) -> Corpus:
-    """The user's own file, folder or standard input."""
-    warnings: list[str] = []
-    if source == "-":
-        paths = [spool_standard_input()]
-        names = [paths[0].name]
-    else:
-        paths, names = files_under(source)
-    documents: list[Span] = []
-    digests: list[str] = []
-    skipped: list[str] = []
-    for name, path in zip(names, paths, strict=True):
-        try:
-            digest, size = text_digest_and_size(path, "standard input" if source == "-" else name)
-            digests.append(digest)
-        except DataError:
-            if len(paths) == 1 or is_packed(path):
-                raise
-            skipped.append(name)
-            continue
-        documents.append(Span(name, path, bom_length(path), size))
-    if skipped:
-        sample = ", ".join(skipped[:3]) + (", …" if len(skipped) > 3 else "")
-        warnings.append(f"{len(skipped)} files are not UTF-8 text and were left out: {sample}")
-    if not documents:
-        raise DataError(f"{source} holds no text: expected at least one UTF-8 file that is not empty.")
-    splits, rule = divide(documents, valid, test)
-    corpus = make_corpus(source, splits, rule, digests, warnings)
-    corpus.path = (paths[0] if source == "-" else Path(source).expanduser()).resolve()
-    return corpus
-
-
-def divide(documents: list[Span], valid: float, test: float) -> tuple[dict[str, list[Span]], str]:
-    """Splits for documents that come without: whole documents where there are many, else a part of each.
-
-    Of a large corpus no more than HELD_OUT bytes are kept back, so that a full evaluation stays affordable.
-    """
-    total = sum(len(span) for span in documents)
-    valid, test = (min(share, HELD_OUT / max(total, 1)) for share in (valid, test))
-    shares = f"{100 * valid:.3g} % valid, {100 * test:.3g} % test"
-    if len(documents) >= MANY_DOCUMENTS:
-        splits: dict[str, list[Span]] = {s: [] for s in SPLITS}
-        for span in documents:
-            splits[split_of(span.name, valid, test)].append(span)
-        if splits["valid"]:
-            return splits, f"whole documents by a hash of their name, {shares}"
-    splits = {s: [] for s in SPLITS}
-    for span in documents:
-        cut_valid = _line_start(span, span.start + int(len(span) * (1 - valid - test)))
-        cut_test = _line_start(span, span.start + int(len(span) * (1 - test))) if test else span.end
-        edges = (span.start, cut_valid, max(cut_valid, cut_test), span.end)
-        for split, start, end in zip(SPLITS, edges, edges[1:], strict=False):
-            if end > start:
-                splits[split].append(Span(span.name, span.source, start, end))
-    return splits, f"the end of each document, {shares}"
-
-
-def split_of(name: str, valid: float, test: float) -> str:
-    """Which split a document falls into: a number in [0, 1) from its name alone."""
-    draw = int.from_bytes(hashlib.sha256(name.encode(errors="replace")).digest()[:8]) / 2**64
-    return "valid" if draw < valid else "test" if draw < valid + test else "train"
-
-
-def _line_start(span: Span, at: int) -> int:
-    """The first line start at or after `at`, if one is near; else the first character start."""
-    near = max(64, len(span) // 100)
-    ahead = b"".join(Span(span.name, span.source, at, min(at + near, span.end)).blocks())
-    newline = ahead.find(b"\n")
-    if 0 <= newline < len(ahead) - 1:
-        return at + newline + 1
-    return character_start(span, at)
-
-
-def character_start(span: Span, at: int) -> int:
-    """The first place at or after `at` where a UTF-8 character starts."""
-    ahead = b"".join(Span(span.name, span.source, at, min(at + 4, span.end)).blocks())
-    return at + next((i for i, b in enumerate(ahead) if b & 0xC0 != 0x80), len(ahead))
+            line = f"{split} {span.name} {span.start} {span.end}\n"
+            hasher.update(line.encode(errors="surrogateescape"))
+    return Corpus(
+        name, splits, rule, hasher.hexdigest(), warnings or [], text_digests=text_digests or digests
+    )

@@ -2,34 +2,53 @@
 
 import codecs
 import hashlib
+import os
+import re
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from glassformer.core.errors import DataError
-from glassformer.core.files import cache_dir, digest, write_atomically, writing
+from glassformer.core.files import cache_dir, cache_root, digest, replacing, write_atomically, writing
+from glassformer.core.lock import NAME as LOCK
 from glassformer.data.packed import PIECE, open_packed
 
+RUN_CONFIG, CONFIG_START = "config.yaml", b"format_version:"  # what makes a folder a run, and how it begins
+STDIN = "stdin"  # the folder, in the cache and in a run, of text that came through standard input
+SPOOLED = re.compile(r"[0-9a-f]{64}\.txt")
+COMPARISON = "compare.html"  # what a sweep writes beside its runs
+DIGEST = 16  # bytes of the hash by which a document is known again
+_LOWER, _BLANKS = bytes(range(256)).lower(), b" \t\n\v\f\r"
 LARGE = 1 << 26  # bytes of a file whose digest is worth keeping
 MTIME_MARGIN = 2_000_000_000  # nanoseconds after which a change would show in a file's time
 
 
 def files_under(source: str) -> tuple[list[Path], list[str]]:
-    """The files of a file, a folder or a pattern with *, in order, and their names."""
+    """The files of a file, a folder or a pattern with *, in order, and their names.
+
+    What the program itself wrote is no text of the user's: run folders, the page of a sweep and the cache are
+    passed over wherever they lie; a file of theirs that is named itself is taken.
+    """
     root = Path(source).expanduser()
     if root.is_file():
         return [root], [root.name]
     if root.is_dir():
-        paths = [p for p in root.rglob("*") if p.is_file()]
+        if is_run_folder(root):
+            raise DataError(f"{root} is a run directory: it holds a model, not text.")
+        paths = [p for p in _walk(root) if p.is_file()]
     else:
         wildcard = next((i for i, part in enumerate(root.parts) if set(part) & set("*?[")), None)
         if wildcard is None:
             raise DataError(f"there is no file or folder '{root}'.")
         pattern, root = Path(*root.parts[wildcard:]), Path(*root.parts[:wildcard])
-        paths = [p for p in root.glob(str(pattern)) if p.is_file()] if root.is_dir() else []
+        known: dict[Path, bool] = {}
+        found = root.glob(str(pattern)) if root.is_dir() else ()
+        paths = [p for p in found if p.is_file() and not _is_own_output(p, root, known)]
         if not paths:
             raise DataError(f"there is no file that fits '{source}'.")
     visible = [p for p in sorted(paths) if not any(x.startswith(".") for x in p.relative_to(root).parts)]
@@ -37,18 +56,61 @@ def files_under(source: str) -> tuple[list[Path], list[str]]:
     return nonempty, [str(p.relative_to(root)) for p in nonempty]
 
 
+def is_run_folder(folder: Path) -> bool:
+    """Whether a folder is a run directory, or one that is being begun."""
+    try:
+        with (folder / RUN_CONFIG).open("rb") as file:
+            return file.read(len(CONFIG_START)) == CONFIG_START
+    except OSError:
+        begun = (folder / LOCK).is_file()
+        return begun and any((folder / name).is_file() for name in ("tokenizer.json", "data.json"))
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """All files below a folder but those of runs and of the cache; links to folders are not followed."""
+    cache = cache_root()
+    for parent, folders, files in os.walk(folder):
+        here = Path(parent)
+        inside = [here / name for name in folders]
+        runs = {path.name for path in inside if is_run_folder(path)}
+        folders[:] = [p.name for p in inside if p.name not in runs and p.resolve() != cache]
+        yield from (here / name for name in files if not (runs and name == COMPARISON))
+
+
+def _is_own_output(path: Path, root: Path, known: dict[Path, bool]) -> bool:
+    """Whether a file below `root` is one that the walk through a folder passes over."""
+    for folder in path.parents:
+        if folder == root:
+            break
+        if folder not in known:
+            known[folder] = is_run_folder(folder) or folder.resolve() == cache_root()
+        if known[folder]:
+            return True
+    return path.name == COMPARISON and any(is_run_folder(p) for p in path.parent.iterdir() if p.is_dir())
+
+
+@dataclass(frozen=True)
+class TextFacts:
+    """What one reading of a text file tells; sizes are those of the text, unpacked."""
+
+    digest: str  # SHA-256 of all of it
+    text_digest: str  # of what stands after a byte-order mark, which is no part of the text
+    content: bytes  # hash of the text in its normal form
+    start: int  # length of the mark
+    size: int
+
+
 def text_digest(path: Path, name: str, progress: Callable[[int], None] = lambda _: None) -> str:
     """Read a file once: refuse what is not text, return the digest of its content."""
-    return text_digest_and_size(path, name, progress)[0]
+    return read_facts(path, name, progress).digest
 
 
-def text_digest_and_size(
-    path: Path, name: str, progress: Callable[[int], None] = lambda _: None
-) -> tuple[str, int]:
-    """The same with the length of its text in bytes, which differs from the file's when it is packed."""
-    hasher = hashlib.sha256()
+def read_facts(path: Path, name: str, progress: Callable[[int], None] = lambda _: None) -> TextFacts:
+    """Read a file once: refuse what is not text, return what it is known by."""
+    hasher, content = hashlib.sha256(), hashlib.sha256()
+    after_mark: Any = None
     decoder = codecs.getincrementaldecoder("utf-8")()
-    size = 0
+    size = start = 0
     try:
         with open_packed(path) as file:
             while block := file.read(PIECE):
@@ -59,6 +121,13 @@ def text_digest_and_size(
                     )
                 decoder.decode(block)
                 hasher.update(block)
+                text = block
+                if size == 0 and block.startswith(codecs.BOM_UTF8):
+                    start, after_mark = len(codecs.BOM_UTF8), hashlib.sha256()
+                    text = block[start:]
+                if after_mark is not None:
+                    after_mark.update(text)
+                content.update(normal_form(text))
                 size += len(block)
                 progress(len(block))
         decoder.decode(b"", final=True)
@@ -72,32 +141,72 @@ def text_digest_and_size(
         raise DataError(f"{name} could not be read: {error.strerror or error}.") from error
     if size == 0:
         raise DataError(f"{name} is empty: expected UTF-8 text.")
-    return hasher.hexdigest(), size
+    text_digest = hasher if after_mark is None else after_mark
+    return TextFacts(hasher.hexdigest(), text_digest.hexdigest(), content.digest()[:DIGEST], start, size)
+
+
+def normal_form(data: bytes) -> bytes:
+    """Text as it is compared: a to z for A to Z, and no blanks or line ends."""
+    return data.translate(_LOWER, _BLANKS)
+
+
+def file_identity(path: Path) -> str:
+    """What changes whenever a file does. Size and time of a file can be set; the time of its last change of
+    any kind cannot.
+    """
+    stat = path.stat()
+    return f"{path.resolve()} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes. That of a large one is kept in the cache until size or time change."""
-    stat = path.stat()
-    facts = f"{path.resolve()} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns}"
-    cached = cache_dir("digests") / hashlib.sha256(facts.encode(errors="surrogateescape")).hexdigest()
-    is_settled = time.time_ns() - stat.st_mtime_ns > MTIME_MARGIN
+    """SHA-256 of a file's bytes. That of a large one is kept in the cache until the file changes."""
+    stat, identity = path.stat(), file_identity(path)
+    cached = cache_dir("digests") / hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()
+    is_settled = time.time_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns) > MTIME_MARGIN
     if stat.st_size >= LARGE and is_settled and cached.is_file():
-        return cached.read_text(encoding="ascii")
+        known = cached.read_text(encoding="ascii", errors="replace")
+        if len(known) == 2 * hashlib.sha256().digest_size:
+            return known
     fingerprint = digest(path)
-    if stat.st_size >= LARGE and is_settled:
+    if stat.st_size >= LARGE and is_settled and file_identity(path) == identity:
         write_atomically(cached, fingerprint)
     return fingerprint
 
 
-def bom_length(path: Path) -> int:
-    """Length of a byte-order mark, which is no part of the text."""
-    with open_packed(path) as file:
-        return len(codecs.BOM_UTF8) if file.read(3) == codecs.BOM_UTF8 else 0
+def keep_input(spooled: Path, folder: Path) -> None:
+    """Have text that came through standard input in a run's folder too: the cache may be cleared.
+
+    It is the same file under a second name where the system can do that, else a copy.
+    """
+    kept = folder / STDIN / spooled.name
+    with writing(kept):
+        kept.parent.mkdir(exist_ok=True)
+        try:
+            os.link(spooled, kept)
+        except FileExistsError:
+            pass
+        except OSError:  # another disk, or one without links
+            with replacing(kept) as temporary:
+                shutil.copyfile(spooled, temporary)
+
+
+def find_input(source: str, folder: Path) -> str:
+    """Where a run's text from standard input lies now; any other source is where it was."""
+    path = Path(source)
+    if path.parent.name != STDIN or not SPOOLED.fullmatch(path.name) or path.is_file():
+        return source
+    kept = folder / STDIN / path.name
+    if kept.is_file():
+        return str(kept)
+    raise DataError(
+        f"the text of {folder} came through standard input and was kept in the cache, which was cleared. "
+        f"Put the same text there again: cat TEXT > {path}"
+    )
 
 
 def spool_standard_input() -> Path:
     """Standard input can be read once only, so it is kept in the cache under its digest."""
-    folder = cache_dir("stdin")
+    folder = cache_dir(STDIN)
     with writing(folder):
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as spool:
             shutil.copyfileobj(sys.stdin.buffer, spool)

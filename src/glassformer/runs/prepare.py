@@ -52,15 +52,19 @@ def prepare(asked: Settings, base: Run | None, device: torch.device, display: Di
     tokenizer, settings, why = find_tokenizer(kind, source, asked, base, device, display)
     asked = merge(asked, {"tokenizer": settings})
     with display.reading(text_size(source)) as advance:
-        task = kind(source, tokenizer, data, advance)
+        task = kind(source, tokenizer, data, advance, lambda text: display.note(f"Warning: {text}."))
     task.settings()  # what the data cannot serve is said before anything else about it
     display.note(f"Data: {task.describe()}{'; ' if why else ''}{why}.")
+    for line in task.report():
+        display.note(line)
     return Prepared(task, source, asked, tokenizer)
 
 
 def _places(source: Corpus | Examples, target: str | None) -> Settings:
-    """Where the data is, so that it is found again from any folder."""
+    """Where the data is and how it was divided, so that it is found again from any folder, and the same."""
     places: Settings = {}
+    if isinstance(source, Corpus):
+        places["split"] = source.split
     if source.path is not None:
         places["source"] = str(source.path)
     if isinstance(source, Mix):

@@ -7,12 +7,14 @@
     data.json           which text it was trained on: fingerprints, splits, sizes
     result.json         how it ended
     checkpoints/        what resuming needs
+    stdin/              the text, where it came through standard input
     loss.svg, loss.png  the loss curve
 
 All of it is data; nothing in it is ever executed. Opening one changes nothing, not even the process.
 """
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -20,10 +22,12 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
+from glassformer.config.data import DataConfig
 from glassformer.config.saved import load_config
 from glassformer.config.schema import Config
 from glassformer.core.device import choose_device
 from glassformer.core.errors import RunError, UsageError
+from glassformer.data.text_files import find_input
 from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
 from glassformer.generation.sampling import Sampler, refuse_with_beams
@@ -38,10 +42,10 @@ from glassformer.tasks.labels import Labelled, LabelTask
 from glassformer.tasks.masked_model import Filled, MaskedTask
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.tagger import TagTask
-from glassformer.tasks.task import EvalOptions, Task
+from glassformer.tasks.task import EvalOptions, Task, unknown_warning
 from glassformer.tasks.translator import TranslateTask
 from glassformer.tokenizers.load import load_tokenizer
-from glassformer.tokenizers.tokenizer import UNKNOWN, Tokenizer
+from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.training.checkpoint.weights import load_weights
 
 Warn = Callable[[str], None]
@@ -139,8 +143,9 @@ class Run:
         kind, settings = find_task(self.config.task), self.config.data
         if data is None and self.data.get("imported"):
             raise UsageError(f"{self.path} was imported and has no data of its own: name some with --data")
-        other = settings.model_copy(update={"source": data, "target": target, "mix": {}, "dedup": False})
-        source = kind.open(settings if data is None else other)
+        plain = {"source": data, "target": target, "mix": {}, "dedup": False, "split": "auto"}
+        other = settings.model_copy(update=plain)
+        source = kind.open(own_data(settings, self.path) if data is None else other)
         for warning in source.warnings:
             warn(warning)
         trained_on = self.data.get("text_fingerprint")
@@ -149,7 +154,7 @@ class Run:
         if data is not None and source.path is not None:
             source = source.whole()
         tokenizer = None if self.config.model.patch else self.tokenizer
-        task = kind(source, tokenizer, settings if data is None else other)
+        task = kind(source, tokenizer, settings if data is None else other, say=warn)
         task.own_data = data is None
         return task
 
@@ -186,14 +191,12 @@ class Run:
         task = self.task(data, target, warn)
         split = "all" if "all" in task.source.splits else split
         options = self._eval_options(EvalOptions(stride, beams, length_penalty, progress))
-        if unknown := task.unknown_share(split):
-            warn(
-                f"{unknown:.2%} of the tokens are {UNKNOWN}, which says less than the text it stands for: "
-                "bits per byte is not comparable with that of a lossless tokenizer"
-            )
-        for warning in task.warnings(self.config, split):
+        for warning in [*unknown_warning(task.unknown_share(split)), *task.warnings(self.config, split)]:
             warn(warning)
-        return task.evaluate(self.model, self.config, split, options)
+        result = task.evaluate(self.model, self.config, split, options)
+        if not math.isfinite(result.loss):
+            raise RunError(f"{self.path}: the loss is no number, so its weights are damaged or it diverged.")
+        return result
 
     def baselines(self, split: str = "valid") -> dict[str, Result]:
         """What models that know next to nothing reach on the same split of the run's own data."""
@@ -364,6 +367,11 @@ class Run:
             compiled=compiled,
             run=str(self.path),
         )
+
+
+def own_data(data: DataConfig, folder: Path) -> DataConfig:
+    """The settings of a run's data, with the place where its text is now."""
+    return data.model_copy(update={"source": find_input(data.source, folder)})
 
 
 def load(path: str | Path, device: str = "auto") -> Run:

@@ -16,6 +16,8 @@ from glassformer.core.files import write_atomically, writing
 from glassformer.core.lock import NAME as LOCK
 from glassformer.core.lock import locked
 from glassformer.core.process import tune_process
+from glassformer.core.strict_json import dump_json
+from glassformer.data.text_files import keep_input
 from glassformer.models.model import parameter_count
 from glassformer.models.operations import operations_per_token
 from glassformer.runs.asked import default_name, gather_asked
@@ -23,7 +25,7 @@ from glassformer.runs.machine import this_machine
 from glassformer.runs.prepare import prepare, refuse_other_tokenizer
 from glassformer.runs.processes import as_arguments, check_division, processes_to_start
 from glassformer.runs.resolve import resolve
-from glassformer.runs.run import Run
+from glassformer.runs.run import Run, own_data
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.task import Task
 from glassformer.tokenizers.load import load_tokenizer
@@ -109,6 +111,8 @@ def _begin(
         folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         refuse_existing(folder)  # it may have been begun since
+        if asked["data"]["source"] == "-":
+            keep_input(Path(config.data.source), folder)
         if prepared.tokenizer is not None:
             prepared.tokenizer.save(folder / "tokenizer.json")
         record = {
@@ -119,7 +123,7 @@ def _begin(
             "init": str(base.path.resolve()) if base else None,
             "given": flatten(asked),
         }
-        write_atomically(folder / "data.json", json.dumps(record, indent=1))
+        write_atomically(folder / "data.json", dump_json(record, indent=1))
         save_config(config, folder / "config.yaml")  # last: it is what makes the folder a run
         world.publish("begun", "new")
         broadcast_path(world, "checkpoint", None)
@@ -214,7 +218,7 @@ def _fit(
         "frozen": sum(p.numel() for p in model.parameters() if not p.requires_grad),
         "environment": trainer.environment,
     }
-    write_atomically(folder / "result.json", json.dumps(result, indent=1))
+    write_atomically(folder / "result.json", dump_json(result, indent=1))
     with writing(folder):
         plot_losses(folder / "metrics.jsonl", f"{folder.name}: {parameter_count(model):,} parameters")
     world.publish("finished", "")
@@ -237,7 +241,7 @@ def _resume(folder: Path, continued: Callable[[], Config], display: Display, wor
 def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     """What a run directory holds, trained on; of several processes all but the first come here at once."""
     kind = find_task(config.task)
-    source = kind.open(config.data)
+    source = kind.open(own_data(config.data, folder))
     recorded = json.loads((folder / "data.json").read_text(encoding="utf-8"))
     if source.fingerprint != recorded["text_fingerprint"]:
         name = source.name if config.data.mix else config.data.source
@@ -249,7 +253,7 @@ def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     path = folder / "tokenizer.json"
     tokenizer = None if config.model.patch and not path.is_file() else load_tokenizer(path)
     refuse_other_tokenizer(folder, tokenizer, recorded.get("tokenizer_fingerprint"))
-    task = kind(source, tokenizer, config.data)
+    task = kind(source, tokenizer, config.data, say=lambda text: display.note(f"Warning: {text}."))
     checkpoint = None
     if world.is_main:
         checkpoint = latest_checkpoint(folder / "checkpoints", lambda t: display.note(f"Warning: {t}."))

@@ -15,7 +15,7 @@ from glassformer.core.errors import DataError, UsageError
 from glassformer.data.datasets import open_examples
 from glassformer.data.examples import Example, Examples, label_names
 from glassformer.data.shard_writer import Progress
-from glassformer.data.shards import tokenizer_fingerprint
+from glassformer.data.shards import Say, tokenizer_fingerprint
 from glassformer.objectives.objective import Recut
 from glassformer.tasks.task import ExampleAmount, Task
 from glassformer.tokenizers.bpe_tokenizer import BPE
@@ -34,6 +34,7 @@ class ExamplesTask(Task):
         tokenizer: Tokenizer | None,
         data: DataConfig,
         progress: Progress = lambda _: None,
+        say: Say = lambda _: None,
     ):
         self.source, self._tokenizer = source or Examples("nothing", {}, ""), tokenizer
         self.labels = data.labels or self._labels()

@@ -21,6 +21,7 @@ from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
 from glassformer.data.examples import Examples
 from glassformer.data.shard_writer import Progress
+from glassformer.data.shards import Say
 from glassformer.data.sources import Corpus
 from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
@@ -29,7 +30,7 @@ from glassformer.inspection.look import Look
 from glassformer.inspection.relations import Encode
 from glassformer.inspection.trace import parts_of, record_trace
 from glassformer.objectives.objective import Objective
-from glassformer.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
+from glassformer.tokenizers.tokenizer import END_OF_TEXT, UNKNOWN, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,12 @@ class Task(ABC):
         tokenizer: Tokenizer | None,
         data: DataConfig,
         progress: Progress = lambda _: None,
+        say: Say = lambda _: None,
     ):
-        """Turn the data into ids; without a source there is none, only texts of the user's."""
+        """Turn the data into ids; without a source there is none, only texts of the user's.
+
+        `progress` is called with each number of bytes done, `say` with what a person should know, also later.
+        """
 
     @staticmethod
     def sequence_length(texts: Sequence[str]) -> int | None:
@@ -115,6 +120,10 @@ class Task(ABC):
     @abstractmethod
     def describe(self) -> str:
         """The data in a few words, for a person."""
+
+    def report(self) -> list[str]:
+        """What a person should know about the data before training on it, a line each."""
+        return []
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
@@ -280,6 +289,16 @@ class Task(ABC):
         if self.tokenizer is None:
             raise UsageError("this model reads images; there is no text to give it")
         return self.tokenizer
+
+
+def unknown_warning(share: float) -> list[str]:
+    """What to say of a measurement when so many of the tokens are unknown."""
+    if not share:
+        return []
+    return [
+        f"{share:.2%} of the tokens are {UNKNOWN}, which says less than the text it stands for: "
+        "bits per byte is not comparable with that of a lossless tokenizer"
+    ]
 
 
 def refuse_target(task: Task, target: str | None) -> None:

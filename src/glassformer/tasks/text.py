@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from glassformer.config.schema import Config
 from glassformer.config.section import Settings
 from glassformer.data.datasets import open_corpus
 from glassformer.data.mixtures import Mix, open_mix
+from glassformer.data.overlap import RUN_BYTES, shared_with_train
 from glassformer.data.shard_writer import Progress
 from glassformer.data.shards import (
+    Say,
     Tokens,
     blend,
     dropped,
@@ -26,10 +29,11 @@ from glassformer.data.shards import (
 )
 from glassformer.data.sources import Corpus
 from glassformer.generation.stream import prompt_ids
-from glassformer.tasks.task import Task, TextAmount, as_ids, refuse_target
+from glassformer.tasks.task import Task, TextAmount, as_ids, refuse_target, unknown_warning
 from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.tokenizers.vocabulary import Vocabulary
 
+MUCH_OVERLAP = 0.1  # from which on a measurement says little about new text
 LEAST_TOKENS = 256  # of training text; below this there is nothing to learn
 
 
@@ -42,17 +46,21 @@ class TextTask(Task):
         tokenizer: Tokenizer | None,
         data: DataConfig,
         progress: Progress = lambda _: None,
+        say: Say = lambda _: None,
     ):
         assert tokenizer is not None
         self._tokenizer = tokenizer
+        self._unknown_shares: dict[str, float] = {}
         if source is None:
             return
         self.source = source
         self.parts = source.sources if isinstance(source, Mix) else [source]
         folders: list[Path] = []
+        self.part_shards: list[dict[str, Tokens]] = []
         for part in self.parts:
-            folders.append(tokenize(part, tokenizer, progress, list(folders) if data.dedup else None))
-        self.part_shards = [open_shards(folder) for folder in folders]
+            make = partial(tokenize, part, tokenizer, progress, list(folders) if data.dedup else None, say)
+            folders.append(make())
+            self.part_shards.append(open_shards(folders[-1], partial(make, thorough=True)))
         self.dropped = sum(map(dropped, folders)) if data.dedup else None
         self.shards = self.part_shards[0]
         if isinstance(source, Mix):
@@ -63,8 +71,8 @@ class TextTask(Task):
     @classmethod
     def open(cls, data: DataConfig) -> Corpus:
         if data.mix:
-            return open_mix(data.mix, data.valid, data.test, data.field)
-        return open_corpus(data.source, data.valid, data.test, data.field)
+            return open_mix(data.mix, data.valid, data.test, data.field, data.split)
+        return open_corpus(data.source, data.valid, data.test, data.field, data.split)
 
     @staticmethod
     def texts(source: Corpus, limit: int | None = None) -> Iterator[str]:
@@ -96,6 +104,8 @@ class TextTask(Task):
         }
         if self.dropped is not None:
             facts["dropped"] = self.dropped
+        if self.overlap:
+            facts["overlap"] = {"run_bytes": RUN_BYTES, **self.overlap}
         if isinstance(self.source, Mix):
             facts["mix"] = [
                 {
@@ -110,6 +120,23 @@ class TextTask(Task):
                 )
             ]
         return facts
+
+    @cached_property
+    def overlap(self) -> dict[str, float]:
+        """How much of validation and test is in the training text too."""
+        unknown = self.tokenizer.unknown if isinstance(self.tokenizer, Vocabulary) else None
+        return shared_with_train(self.shards, unknown)
+
+    def report(self) -> list[str]:
+        lines: list[str] = []
+        if self.overlap:
+            shares = " and ".join(f"{100 * share:.1f} % of {name}" for name, share in self.overlap.items())
+            much = max(self.overlap.values()) >= MUCH_OVERLAP
+            lines.append(
+                f"{'Warning' if much else 'Held out'}: {shares} is in the training text too, in runs of "
+                f"{RUN_BYTES} bytes" + ("; figures will be better than on new text." if much else ".")
+            )
+        return lines + [f"Warning: {text}." for text in unknown_warning(self.unknown_share("valid"))]
 
     @staticmethod
     def _amounts(source: Corpus, shards: dict[str, Tokens]) -> dict[str, Any]:
@@ -127,16 +154,23 @@ class TextTask(Task):
         return 0 if first in self.tokenizer.specials.values() else len(self.tokenizer.token_bytes(first))
 
     def unknown_share(self, split: str) -> float:
+        if split not in self._unknown_shares:
+            self._unknown_shares[split] = self._count_unknown(split)
+        return self._unknown_shares[split]
+
+    def _count_unknown(self, split: str) -> float:
         if not isinstance(self.tokenizer, Vocabulary):
             return 0.0
         tokens = self.tokens(split)
-        return sum(int((part == self.tokenizer.unknown).sum()) for part in tokens.arrays) / len(tokens)
+        return sum(int((ids == self.tokenizer.unknown).sum()) for ids in tokens.pieces()) / len(tokens)
 
     def _counts(self) -> np.ndarray:
         """How often each id stands in the training text."""
         train = self.shards.get("train")
-        parts = [np.bincount(a, minlength=len(self.tokenizer)) for a in (train.arrays if train else [])]
-        return np.sum(parts, axis=0) if parts else np.zeros(len(self.tokenizer), int)
+        counts = np.zeros(len(self.tokenizer), int)
+        for ids in train.pieces() if train else ():
+            counts += np.bincount(ids, minlength=len(self.tokenizer))
+        return counts
 
     def inputs(
         self, model: nn.Module, config: Config, text: str, target: str | None = None
