@@ -48,7 +48,7 @@ def test_pydocs_never_imports_what_it_reads() -> None:
 
 
 def test_one_file_is_split_at_its_end_and_nothing_is_lost(text_file: Path) -> None:
-    corpus = open_corpus(str(text_file), 0.1, 0.05)
+    corpus = open_corpus(str(text_file), 0.1, 0.05, split="name")
     whole = text_file.read_text()
     assert joined(corpus, "train") + joined(corpus, "valid") + joined(corpus, "test") == whole
     assert corpus.bytes("valid") == pytest.approx(0.1 * len(whole), rel=0.1)
@@ -97,6 +97,7 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("empty.txt", b"", "is empty"),
+        ("mark.txt", b"\xef\xbb\xbf", "is empty"),
         ("binary.bin", b"\x7fELF\0\0\0", "is a binary file"),
         ("latin1.txt", "Grüße".encode("latin-1"), "not UTF-8 text: byte 0xfc near offset 2"),
     ],

@@ -14,7 +14,7 @@ from glassformer.data.shards import Tokens
 RUN_BYTES = 64
 PLENTY = 1 << 21  # tokens from which on a sample of the runs is enough
 SAMPLE = 16  # one run in so many is in it
-MOST_TOKENS = 1 << 24  # of training text that are looked at, spread evenly
+MOST_TOKENS = 1 << 23  # of training text that are looked at, spread evenly
 CHUNK = 1 << 20  # tokens hashed at once
 _NONE = np.zeros(0, np.uint64)
 FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, its bits spread evenly

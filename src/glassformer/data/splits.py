@@ -13,18 +13,18 @@ in two of them falls on one side.
 import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from glassformer.data.sources import SPLITS, Part, Span
-from glassformer.data.text_files import DIGEST, normal_form
+from glassformer.data.text_files import DIGEST
 
 Rule = Literal["content", "name"]
 MANY_DOCUMENTS = 20  # a document that is more than one part in so many is not held out whole
 HELD_OUT = 2_000_000  # bytes of validation, and of test, that are enough to measure well
 BLOCKS = 400  # of a long document, about
 SHORTEST_BLOCK, LONGEST_BLOCK = 256, 1 << 15  # bytes
-LINE_REACH = 1024  # bytes to either side in which a line's start is looked for where there are no paragraphs
+REACH = 2048  # bytes to either side of a block's usual end in which its end is looked for first
 HEAVY = 2  # times the share wanted: a text that comes again and again so often stays in train
 
 
@@ -42,6 +42,7 @@ class Division:
     valid_below: float = 0.0  # draws below it are validation
     test_below: float = 0.0  # and below this one, test
     heavy: frozenset[bytes] = frozenset()  # contents that stay in train whatever their draw
+    blocks: dict[Part, list[tuple[bytes, int]]] = field(default_factory=dict, repr=False)  # where known
 
     def sections(self, document: Part) -> Iterator[tuple[str, Part]]:
         """A document whole, or its sections in order, each with its split."""
@@ -54,7 +55,7 @@ class Division:
         else:
             start = end = 0
             split = ""
-            for content, size in blocks_of(document):
+            for content, size in self.blocks.get(document) or blocks_of(document):
                 side = self.side(content)
                 if end > start and side != split:
                     yield split, document.section(start, end)
@@ -123,18 +124,22 @@ def by_content(sources: Sequence[Undivided], valid: float, test: float) -> list[
         divisions = [replace(d, valid_below=valid, test_below=valid + test) for d in divisions]
         return [replace(d, words=f"documents {d.words}") for d in divisions]
     sizes: dict[bytes, int] = {}
-    blocks = wholes = 0
+    blocks: dict[Part, list[tuple[bytes, int]]] = {}
+    wholes = cuts = 0
     for documents, division in zip(known, divisions, strict=True):
         for document in documents():
             if division.cuts(document):
-                blocks += 1
-                for content, size in blocks_of(document):
+                found = list(blocks_of(document))
+                cuts += 1
+                if isinstance(document, Span):  # what is in memory would stay there
+                    blocks[document] = found
+                for content, size in found:
                     sizes[content] = sizes.get(content, 0) + size
             else:
                 wholes += 1
                 sizes[document.content()] = sizes.get(document.content(), 0) + len(document)
     what = "scattered blocks" if not wholes else "documents"
-    if blocks and wholes:
+    if cuts and wholes:
         what = "documents, and blocks of long ones,"
     thresholds = _thresholds(sizes, valid, test)
     if thresholds is None:
@@ -142,7 +147,14 @@ def by_content(sources: Sequence[Undivided], valid: float, test: float) -> list[
         return [Division(words, valid, test, ends=True) for _ in divisions]
     below, heavy = thresholds
     return [
-        replace(d, words=f"{what} {d.words}", valid_below=below[0], test_below=below[1], heavy=heavy)
+        replace(
+            d,
+            words=f"{what} {d.words}",
+            valid_below=below[0],
+            test_below=below[1],
+            heavy=heavy,
+            blocks=blocks,
+        )
         for d in divisions
     ]
 
@@ -209,7 +221,7 @@ def draw(digest: bytes) -> float:
 
 
 def blocks_of(document: Part) -> Iterator[tuple[bytes, int]]:
-    """Content and length of the blocks of a long document, in order.
+    """Hash and length of the blocks of a long document, in order.
 
     A block ends where a paragraph begins, else a line, else a character: at that one of several such places
     whose next bytes have the lowest checksum. So what follows decides, not how far the beginning is, and
@@ -219,14 +231,14 @@ def blocks_of(document: Part) -> Iterator[tuple[bytes, int]]:
     buffer, blocks = b"", document.blocks()
     at, ended = 0, False
     while not ended or at < len(buffer):
-        while not ended and len(buffer) - at < 2 * size + LINE_REACH:
+        while not ended and len(buffer) - at < 2 * size:
             more = next(blocks, None)
             ended = more is None
             buffer, at = buffer[at:] + (more or b""), 0
         if at == len(buffer):
             break
         end = _border(buffer, at, size)
-        yield hashlib.sha256(normal_form(buffer[at:end])).digest()[:DIGEST], end - at
+        yield hashlib.sha256(buffer[at:end]).digest()[:DIGEST], end - at
         at = end
 
 
@@ -234,18 +246,13 @@ def _border(buffer: bytes, at: int, size: int) -> int:
     """Where the block that begins at `at` ends."""
     if len(buffer) - at < size + size // 2:
         return len(buffer)
-    reach = min(LINE_REACH, size // 2)
-    middle = at + size
-    for mark, first, last in (
-        (b"\n\n", at + size // 2, middle + size // 2),
-        (b"\n", middle - reach, middle + reach),
-        (b" ", middle - reach, middle + reach),
-    ):
+    middle, near, far = at + size, min(REACH, size // 2), size // 2
+    for mark, reach in ((b"\n\n", near), (b"\n\n", far), (b"\n", near), (b" ", near)):
         places: list[int] = []
-        place = buffer.find(mark, first, last)
+        place = buffer.find(mark, middle - reach, middle + reach)
         while place >= 0:
             places.append(place + len(mark))
-            place = buffer.find(mark, place + len(mark), last)
+            place = buffer.find(mark, place + len(mark), middle + reach)
         if places:
             return min(places, key=lambda p: zlib.crc32(buffer[p : p + 64]))
     return next((p for p in range(middle, min(middle + 4, len(buffer))) if buffer[p] & 0xC0 != 0x80), middle)

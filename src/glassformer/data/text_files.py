@@ -95,7 +95,7 @@ class TextFacts:
 
     digest: str  # SHA-256 of all of it
     text_digest: str  # of what stands after a byte-order mark, which is no part of the text
-    content: bytes  # hash of the text in its normal form
+    content: bytes  # hash of the text in its normal form; none of a long one, which may never need it
     start: int  # length of the mark
     size: int
 
@@ -127,7 +127,8 @@ def read_facts(path: Path, name: str, progress: Callable[[int], None] = lambda _
                     text = block[start:]
                 if after_mark is not None:
                     after_mark.update(text)
-                content.update(normal_form(text))
+                if size == 0:
+                    content.update(normal_form(text))
                 size += len(block)
                 progress(len(block))
         decoder.decode(b"", final=True)
@@ -139,10 +140,11 @@ def read_facts(path: Path, name: str, progress: Callable[[int], None] = lambda _
         ) from None
     except OSError as error:
         raise DataError(f"{name} could not be read: {error.strerror or error}.") from error
-    if size == 0:
+    if size == start:
         raise DataError(f"{name} is empty: expected UTF-8 text.")
     text_digest = hasher if after_mark is None else after_mark
-    return TextFacts(hasher.hexdigest(), text_digest.hexdigest(), content.digest()[:DIGEST], start, size)
+    known = content.digest()[:DIGEST] if size <= PIECE else b""
+    return TextFacts(hasher.hexdigest(), text_digest.hexdigest(), known, start, size)
 
 
 def normal_form(data: bytes) -> bytes:
