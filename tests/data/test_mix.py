@@ -148,7 +148,7 @@ def test_a_mix_trains_and_resumes_to_the_bit(
 def test_records_train_and_resume(sources: dict[str, float], tmp_path: Path) -> None:
     path = next(iter(sources))
     run = gf.train(path, out=tmp_path / "run", settings=SMALL)
-    assert run.config.data.source == path and "hash of their text" in run.data["rule"]
+    assert run.config.data.source == path and "hash of what they say" in run.data["rule"]
     assert run.evaluate(data=path).split == "all"  # type: ignore[attr-defined]
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000004")
     again = gf.train(path, out=tmp_path / "run", settings=SMALL, resume=True)

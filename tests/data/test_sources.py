@@ -18,6 +18,7 @@ from glassformer.data import sources
 from glassformer.data.catalog import DATASETS, File, Published
 from glassformer.data.datasets import open_corpus
 from glassformer.data.sources import Span
+from glassformer.data.splits import divide
 
 
 def joined(corpus: sources.Corpus, split: str) -> str:
@@ -59,7 +60,7 @@ def test_one_file_is_split_at_its_end_and_nothing_is_lost(text_file: Path) -> No
 @given(st.text(min_size=40, max_size=400))
 def test_splits_never_cut_a_character(text: str) -> None:
     data = text.encode(errors="ignore")
-    splits, _ = sources.divide([Span("x", data, 0, len(data))], 0.2, 0.2)
+    splits, _ = divide([Span("x", data, 0, len(data))], 0.2, 0.2, "name")
     assert (
         "".join(piece for part in splits.values() for span in part for piece in span.read()) == data.decode()
     )

@@ -14,7 +14,8 @@ Letters: B batch, T positions, V vocabulary.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,6 +42,10 @@ class Likelihood(Result):
     @property
     def score(self) -> tuple[str, float, bool]:
         return "bits per byte", self.bits_per_byte, False
+
+    def as_dict(self) -> dict[str, Any]:
+        """With the share of unknown tokens, also where there are none: bits per byte ask for it."""
+        return asdict(self)
 
     def summary(self) -> str:
         bits = f"{self.bits_per_byte:.4f} bits/byte{self._caution()}"

@@ -24,7 +24,7 @@ class Result:
         return "loss", self.loss, False
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {k: v for k, v in asdict(self).items() if v or k != "unknown_share"}
 
     def numbers(self) -> dict[str, float]:
         """What a log keeps."""

@@ -141,7 +141,7 @@ class TextTask(Task):
     @staticmethod
     def _amounts(source: Corpus, shards: dict[str, Tokens]) -> dict[str, Any]:
         return {
-            "tokens": {split: len(tokens) for split, tokens in shards.items()},
+            "tokens": {s: len(shards[s]) if s in shards else 0 for s in source.splits},
             "bytes": {s: shards[s].bytes if s in shards else 0 for s in source.splits},
         }
 
