@@ -208,6 +208,7 @@ def test_automatic_sizes_say_what_and_why(text_file: Path, tmp_path: Path) -> No
     made = gf.train(
         str(text_file), out=tmp_path / "run", settings={"training.minutes": 0.03}, display=display
     )
-    assert [n.split(":")[0] for n in display.notes[:3]] == ["Data", "Model", "Training"]
-    assert str(made.config.training.steps) in display.notes[2]
+    assert [n.split(":")[0] for n in display.notes[:4]] == ["Data", "Warning", "Model", "Training"]
+    assert "is in the training text too" in display.notes[1]  # which only repeats ten lines
+    assert str(made.config.training.steps) in display.notes[3]
     assert made.config.training.patience > 0
