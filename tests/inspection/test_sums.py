@@ -35,6 +35,8 @@ MODELS: dict[str, dict[str, object]] = {
     "distance": {"attention": "distance", "position": "none"},
     "convolution": {"attention": "convolution", "position": "none"},
     "unscaled": {"scaled": False},
+    "shifted embeddings": {"shift": "embedding", "position": "learned"},
+    "shifted layers": {"shift": "layers", "placement": "renorm"},
 }
 
 

@@ -12,6 +12,8 @@ FAMILIES = {
     "transformer-learned-tied": {"position": "learned", "tied": True},
     "transformer-alibi": {"position": "alibi"},
     "transformer-sliding": {"window": 4},
+    "transformer-shift-embedding": {"shift": "embedding"},
+    "transformer-shift-layers": {"shift": "layers", "placement": "post"},
     "query-key": {"attention": "query-key"},
     "projected": {"attention": "projected"},
     "similarity": {"attention": "similarity"},

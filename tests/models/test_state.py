@@ -19,6 +19,8 @@ VARIANTS = [
     {"kv_heads": 1, "value_width": 6},
     {"window": 3},
     {"placement": "post", "norm": "rms"},
+    {"shift": "embedding"},
+    {"shift": "layers"},
 ]
 LENGTHS = (2, 5, 3)
 
@@ -38,9 +40,10 @@ def test_rows_of_unequal_length_are_what_each_is_alone(variant: dict[str, object
     assert state.length == max(LENGTHS) + 3
 
 
+@pytest.mark.parametrize("shift", ["none", "embedding", "layers"])
 @pytest.mark.parametrize("chosen", [[2, 0], [1, 1, 0], [0]])
-def test_rows_can_be_chosen_dropped_and_doubled(chosen: list[int]) -> None:
-    model = tiny_model()
+def test_rows_can_be_chosen_dropped_and_doubled(chosen: list[int], shift: str) -> None:
+    model = tiny_model(shift=shift)
     prompts, more = ids(3, max(LENGTHS)), ids(3, 2, seed=2)
     padding_mask = torch.arange(max(LENGTHS))[None] < torch.tensor(LENGTHS)[:, None]
     state = model.new_state(3)

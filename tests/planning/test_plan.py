@@ -43,6 +43,7 @@ shapes = st.fixed_dictionaries(
         "qk_norm": st.booleans(),
         "tied": st.booleans(),
         "bias": st.booleans(),
+        "shift": st.sampled_from(["none", "embedding", "layers"]),
     }
 )
 

@@ -168,3 +168,20 @@ def test_batches_must_divide_into_their_parts() -> None:
         settings(batch=8, accumulate=3)
     with pytest.raises(UsageError, match="steps start at 1"):
         settings(batch_growth={0: 4})
+
+
+def test_embeddings_decay_under_muon_by_their_own_rate() -> None:
+    plain, _ = one_step(settings(optimizer="muon", lr=0.01, weight_decay=0.1))
+    decayed, _ = one_step(settings(optimizer="muon", lr=0.01, weight_decay=0.1, embedding_decay=0.5), steps=3)
+    start = dict(tiny_model().named_parameters())
+    for name, p in start.items():
+        if name in ("stack.embedding.weight", "unembedding.weight"):
+            expected = plain[name].double()
+            moved = [0.995**3 * p.detach().double(), expected - p.detach().double()]
+            # Each step shrinks the weight first; what Adam adds is nearly the same.
+            torch.testing.assert_close(decayed[name].double(), sum(moved), rtol=0, atol=6e-4)
+            assert not torch.equal(decayed[name], plain[name])
+        else:
+            assert torch.equal(decayed[name], plain[name])
+    with pytest.raises(UsageError, match="embedding_decay"):
+        settings(optimizer="adamw", embedding_decay=0.5)

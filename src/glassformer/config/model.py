@@ -12,6 +12,8 @@ Family = Annotated[
     BeforeValidator(lambda v: "transformer" if v == "decoder" else v),
 ]
 
+EMBEDDING_REACH, LAYER_REACH = 2, 3  # positions that a `shift` looks back, on embeddings and in layers
+
 
 class ModelConfig(Section):
     family: Family = Field(
@@ -69,6 +71,31 @@ class ModelConfig(Section):
     tied: bool = Field(default=False, description="one matrix for embedding and unembedding")
     bias: bool = Field(default=False, description="biases in matrices and norms")
     dropout: float = Field(default=0.0, ge=0, lt=1, description="share of activations dropped in training")
+    attention_dropout: float | None = Field(
+        default=None, ge=0, lt=1, description="of the attention weights; empty: `dropout`"
+    )
+    residual_dropout: float | None = Field(
+        default=None, ge=0, lt=1, description="of what each layer adds or passes on; empty: `dropout`"
+    )
+    embedding_dropout: float | None = Field(
+        default=None, ge=0, lt=1, description="of the embeddings' features; empty: `dropout`"
+    )
+    hidden_dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="of the feed-forward net's hidden units (transformer)"
+    )
+    output_dropout: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="before the last scores; empty: `dropout` for one label of a whole sequence, else none",
+    )
+    word_dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="share of the vocabulary that a step does without in its inputs"
+    )
+    shift: Literal["none", "embedding", "layers"] = Field(
+        default="none",
+        description="learned multiples of the last positions, added to embeddings or to each layer's input",
+    )
     init: Literal["gpt2", "fan-in"] = Field(
         default="fan-in", description="how weights start, see models/init.py"
     )
@@ -94,6 +121,7 @@ class ModelConfig(Section):
                 "each key-value head serves the same number of queries"
             )
         self.encoder_layers = self.encoder_layers or self.layers
+        self._check_kinds()
         if self.family == "window":
             self.window = self.window or 8
             if self.activation == "swiglu":
@@ -113,3 +141,22 @@ class ModelConfig(Section):
         if self.family == "transformer" and self.position == "rope" and self.head_width % 2:
             raise ValueError(f"rope turns pairs of features: model.head_width {self.head_width} must be even")
         return self
+
+    def _check_kinds(self) -> None:
+        """What a family has no place for is refused."""
+        foreign = {"hidden_dropout": self.hidden_dropout, "shift": self.shift != "none"}
+        if self.family == "window":
+            foreign |= {
+                "residual_dropout": self.residual_dropout,
+                "attention_dropout": self.attention_dropout,
+            }
+        for name, value in foreign.items():
+            if self.family != "transformer" and value not in (None, 0.0, False):
+                raise ValueError(f"model.{name}: model.family {self.family} has no place for it")
+        if self.patch and self.word_dropout:
+            raise ValueError("model.word_dropout leaves out words; images have none")
+
+    def dropout_of(self, kind: Literal["attention", "residual", "embedding"]) -> float:
+        """The dropout of one kind: its own, or that of all."""
+        own: float | None = getattr(self, f"{kind}_dropout")
+        return self.dropout if own is None else own

@@ -45,6 +45,11 @@ class Config(Section):
                 f"model.family {model.family} cannot do the task {self.task}; "
                 f"these can: {', '.join(FAMILIES[self.task])}"
             )
+        recurrent = model.family in ("rnn", "gru", "lstm")
+        if recurrent and self.task != "translate" and model.attention_dropout is not None:
+            raise ValueError(
+                f"model.attention_dropout: model.family {model.family} has attention in a translator alone"
+            )
         if self.task not in TEXT_TASKS and (self.data.mix or self.data.dedup):
             raise ValueError(f"data.mix and data.dedup: for language and masked, not for {self.task}")
         if self.task == "language" and self.data.mix and model.family in ("rnn", "gru", "lstm"):

@@ -31,6 +31,9 @@ class TrainingConfig(Section):
     )
     muon_lr: float = Field(default=0.02, gt=0, description="peak learning rate of muon's matrices")
     weight_decay: float = Field(default=0.0, ge=0, description="decoupled weight decay of the matrices")
+    embedding_decay: float = Field(
+        default=0.0, ge=0, description="under muon: decoupled weight decay of embedding and unembedding"
+    )
     beta1: float = Field(default=0.9, ge=0, lt=1, description="Adam's first moment")
     beta2: float = Field(default=0.99, ge=0, lt=1, description="Adam's second moment")
     eps: float = Field(default=1e-8, gt=0, description="Adam's ε")
@@ -106,7 +109,11 @@ class TrainingConfig(Section):
         return values
 
     @model_validator(mode="after")
-    def _divides(self) -> Self:
+    def _fits(self) -> Self:
+        if self.embedding_decay and self.optimizer != "muon":
+            raise ValueError(
+                "training.embedding_decay is for training.optimizer muon; the others have weight_decay"
+            )
         for size in (self.batch, *self.batch_growth.values()):
             if size < 1 or size % self.accumulate:
                 raise ValueError(

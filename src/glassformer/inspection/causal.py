@@ -151,13 +151,13 @@ def path_patch(
         raise UsageError(f"'{inputs}': expected some of q, k and v")
     layer, attention = attention_of(clean, i), block.attention
     change = head_contributions(layer, corrupt[f"{i}.z"]) - head_contributions(layer, clean[f"{i}.z"])
-    positions = torch.arange(change.shape[-2], device=change.device)[None]
+    positions, mask = torch.arange(change.shape[-2], device=change.device)[None], mask_of(clean)
     with torch.no_grad():
         stream = clean[f"{j - 1}.resid"] + change[:, sender_head]
-        projections = attention.project(block.attention_norm(stream), positions)
+        projections = attention.project(block.attention_shift(block.attention_norm(stream), mask), positions)
         q, k, v = (projections[n] if name in inputs else clean[f"{j}.{name}"] for n, name in enumerate("qkv"))
         bias = attention.bias(positions, positions[0])
-        z, _ = attend_by_formula(q, k, v, mask_of(clean), bias)
+        z, _ = attend_by_formula(q, k, v, mask, bias)
     return put(f"{j}.z", z, heads=receiver_head)
 
 

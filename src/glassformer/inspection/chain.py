@@ -44,7 +44,10 @@ class AttentionGradients:
 
 
 def by_chain_rule(trace: Trace, layer: int, x: Tensor, g: Tensor, part: str = "") -> AttentionGradients:
-    """From the layer's input x (B, T, C) (after its norm) and g, the gradient of what it writes."""
+    """From the layer's input x (B, T, C) and g, the gradient of what it writes.
+
+    The input is what it reads: after its norm and, where there is one, its shift.
+    """
     attention = attention_of(trace, layer, part)
     if not isinstance(attention, Attention):
         raise UsageError("the chain rule is written out for full attention")

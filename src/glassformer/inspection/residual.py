@@ -1,6 +1,6 @@
 """The residual stream forward: everything in it was written by someone.
 
-    stream = token + position + Σ heads + Σ MLPs (+ biases)
+    stream = token + position + Σ heads + Σ MLPs (+ biases, + `before`: what a shift of the embeddings adds)
 
 Where a norm stands on the stream itself (post, renorm, and the last one), each part is carried through it
 with the mean and scale that the whole stream had: for given scales a norm is linear, so the parts still sum
@@ -18,11 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.core.errors import UsageError
-from glassformer.inspection.maps import head_contributions
+from glassformer.inspection.maps import head_contributions, mask_of
 from glassformer.inspection.trace import Trace, body_of, stack_of
 from glassformer.models.attention import CrossAttention, Mixer
 from glassformer.models.block import Block, bare, post, pre, renorm, replace
 from glassformer.models.layers import BatchNorm, LayerNorm, RMSNorm
+from glassformer.models.model import evaluating
 
 Parts = dict[str, Tensor]
 
@@ -186,16 +187,20 @@ def _blocks(stack: Any) -> list[Block]:
 
 
 def _embedding_parts(trace: Trace, part: str, select: Callable[[Tensor], Tensor]) -> Parts:
-    """Token and position: a scheme that embeds is a·x + p, so p is what it makes of nothing."""
+    """Token and position: a scheme that embeds is a·x + p, so p is what it makes of nothing.
+
+    A shift adds what stood before, as one part.
+    """
     stack = stack_of(trace, part)
     inputs = trace.inputs[1] if part == "decoder." else trace.inputs[0]
-    with torch.no_grad():
+    with torch.no_grad(), evaluating(stack):
         tokens = stack.embedding(inputs).float()
         positions = torch.arange(tokens.shape[1], device=tokens.device)[None]
         nothing = stack.position.embed(torch.zeros_like(tokens), positions)
         whole = stack.position.embed(tokens, positions)
-    parts = {"token": select(whole - nothing)}
-    return {**parts, "position": select(nothing)} if bool(nothing.any()) else parts
+        before = stack.shift(whole, mask_of(trace, part)) - whole
+    parts = {"token": whole - nothing, "position": nothing, "before": before}
+    return {name: select(p) for name, p in parts.items() if name == "token" or bool(p.any())}
 
 
 def _attention_parts(

@@ -8,6 +8,7 @@ Attention moves information between positions; the MLP works on each position by
 the stream that runs past them. The picture is `pre`, where the norm stands before each layer; where it
 stands is a choice, and so is whether there is a stream at all (`join`). In the decoder of a translator a
 third layer of the same kind stands between the two, a cross-attention that looks into the source sentence.
+Attention and MLP may each read through a short convolution (shift.py), which then belongs to the layer.
 
 Letters: B batch, T positions, C model width.
 """
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from glassformer.models.attention import CrossAttention, Mixer
 from glassformer.models.layers import MLP, GatedMLP
 from glassformer.models.mask import Mask
+from glassformer.models.shift import Shift, Unshifted
 from glassformer.models.state import LayerState, Memory
 from glassformer.models.tap import Tap, inside, off
 
@@ -89,6 +91,7 @@ class Block(nn.Module):
         join: Join = add,
         dropout: float = 0.0,
         cross: tuple[nn.Module, CrossAttention] | None = None,
+        shifts: tuple[Shift, Shift] | None = None,
     ):
         super().__init__()
         self.attention, self.mlp = attention, mlp
@@ -96,6 +99,7 @@ class Block(nn.Module):
         self.placement, self.join = placement, join
         self.dropout = nn.Dropout(dropout)
         self.cross_norm, self.cross = cross or (None, None)
+        self.attention_shift, self.mlp_shift = shifts or (Unshifted(), Unshifted())
 
     def forward(
         self,
@@ -116,6 +120,7 @@ class Block(nn.Module):
         """The layers that the stream passes, in order; `positions` (1 or B, T) are where its tokens stand."""
 
         def attention(h: Tensor, tap: Tap) -> Tensor:
+            h = self.attention_shift(h, mask, state)
             return self.dropout(self.attention(h, mask, positions, state, tap))
 
         def cross(h: Tensor, tap: Tap) -> Tensor:
@@ -123,7 +128,7 @@ class Block(nn.Module):
             return self.dropout(self.cross(h, memory, state, inside(tap, "cross")))
 
         def mlp(h: Tensor, tap: Tap) -> Tensor:
-            return self.dropout(self.mlp(h, tap))
+            return self.dropout(self.mlp(self.mlp_shift(h, mask, state), tap))
 
         layers = [Sublayer("attention", "resid_mid", self.attention_norm, attention, self.placement)]
         if self.cross_norm is not None and memory is not None:

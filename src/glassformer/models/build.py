@@ -13,17 +13,18 @@ from collections.abc import Callable
 
 from torch import nn
 
-from glassformer.config.model import ModelConfig
+from glassformer.config.model import EMBEDDING_REACH, LAYER_REACH, ModelConfig
 from glassformer.core.errors import UsageError
 from glassformer.models.attention import Attention, CrossAttention, Mixer, UnscaledAttention
 from glassformer.models.block import PLACEMENTS, Block, add, replace
 from glassformer.models.ladder import Convolution, Distance, Projected, QueryKey, Similarity
-from glassformer.models.layers import ACTIVATIONS, MLP, NORMS, GatedMLP
+from glassformer.models.layers import ACTIVATIONS, MLP, NORMS, GatedMLP, WordDropout
 from glassformer.models.mask import Mask
 from glassformer.models.model import Body, EncoderDecoderModel, EncoderModel, LanguageModel
 from glassformer.models.position import Alibi, Learned, Position, Rotary, Sinusoidal
 from glassformer.models.readout import EachPosition, First, Head, Last, LearnedQuery, Mean, Pooling, Whole
 from glassformer.models.recurrent import RecurrentStack
+from glassformer.models.shift import Shift
 from glassformer.models.transformer import Stack
 from glassformer.models.window import WindowNet
 
@@ -129,8 +130,16 @@ def make_stack(
     blocks = [make_block(config, position, cross) for _ in range(layers or config.layers)]
     # Post-norm ends in a norm of its own, and without norms there is none to end in.
     norm = make_norm(config) if config.placement in ("pre", "renorm") else nn.Identity()
-    sizes = {"context": config.context, "dropout": config.dropout}
-    return Stack(embedding, position, blocks, norm, mask=mask, **sizes)
+    return Stack(
+        embedding,
+        position,
+        blocks,
+        norm,
+        mask=mask,
+        context=config.context,
+        dropout=config.dropout_of("embedding"),
+        shift=Shift("embedding", config.width, EMBEDDING_REACH) if config.shift == "embedding" else None,
+    )
 
 
 def make_recurrence(
@@ -147,6 +156,8 @@ def make_recurrence(
 def make_embedding(config: ModelConfig) -> nn.Embedding:
     if not config.vocab:
         raise UsageError("model.vocab is 0: a model needs to know how many entries its vocabulary has")
+    if config.word_dropout:
+        return WordDropout(config.vocab, config.width, config.word_dropout)
     return nn.Embedding(config.vocab, config.width)
 
 
@@ -159,22 +170,36 @@ def make_block(config: ModelConfig, position: Position, cross: bool = False) -> 
     join = add if config.residual else replace
     looking = (make_norm(config), make_cross(config)) if cross else None
     attention = make_attention(config, position)
-    return Block(attention, mlp, norms, PLACEMENTS[config.placement], join, config.dropout, looking)
+    placement, dropout, shifts = PLACEMENTS[config.placement], config.dropout_of("residual"), None
+    if config.shift == "layers":
+        shifts = (
+            Shift("attention", config.width, LAYER_REACH),
+            Shift("mlp", config.width, LAYER_REACH),
+        )
+    return Block(attention, mlp, norms, placement, join, dropout, looking, shifts)
 
 
 def make_attention(config: ModelConfig, position: Position) -> Mixer:
     c = config
     match c.attention:
         case "similarity":
-            return Similarity(c.width, c.heads, position=position, dropout=c.dropout)
+            return Similarity(c.width, c.heads, position=position, dropout=c.dropout_of("attention"))
         case "projected":
-            return Projected(c.width, c.heads, c.head_width, position=position, dropout=c.dropout)
+            return Projected(
+                c.width, c.heads, c.head_width, position=position, dropout=c.dropout_of("attention")
+            )
         case "query-key":
-            return QueryKey(c.width, c.heads, c.head_width, position=position, dropout=c.dropout)
+            return QueryKey(
+                c.width, c.heads, c.head_width, position=position, dropout=c.dropout_of("attention")
+            )
         case "distance":
-            return Distance(c.width, c.heads, c.context, position=position, bias=c.bias, dropout=c.dropout)
+            return Distance(
+                c.width, c.heads, c.context, position=position, bias=c.bias, dropout=c.dropout_of("attention")
+            )
         case "convolution":
-            return Convolution(c.width, c.heads, c.context, position=position, bias=c.bias, dropout=c.dropout)
+            return Convolution(
+                c.width, c.heads, c.context, position=position, bias=c.bias, dropout=c.dropout_of("attention")
+            )
         case "full":
             return (Attention if c.scaled else UnscaledAttention)(
                 c.width,
@@ -184,7 +209,7 @@ def make_attention(config: ModelConfig, position: Position) -> Mixer:
                 head_width=c.head_width,
                 value_width=c.value_width,
                 bias=c.bias,
-                dropout=c.dropout,
+                dropout=c.dropout_of("attention"),
                 qk_norm=_qk_norm(c),
             )
 
@@ -195,15 +220,16 @@ def make_cross(config: ModelConfig) -> CrossAttention:
         config.heads,
         head_width=config.head_width,
         bias=config.bias,
-        dropout=config.dropout,
+        dropout=config.dropout_of("attention"),
         qk_norm=_qk_norm(config),
     )
 
 
 def make_mlp(config: ModelConfig) -> MLP | GatedMLP:
     if config.activation == "swiglu":
-        return GatedMLP(config.width, config.hidden, config.bias)
-    return MLP(config.width, config.hidden, ACTIVATIONS[config.activation], config.bias)
+        return GatedMLP(config.width, config.hidden, config.bias, config.hidden_dropout)
+    activation = ACTIVATIONS[config.activation]
+    return MLP(config.width, config.hidden, activation, config.bias, config.hidden_dropout)
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
@@ -235,13 +261,15 @@ def make_position(config: ModelConfig) -> Position:
 
 
 def make_head(config: ModelConfig, kind: str) -> Head:
+    dropout = config.output_dropout
     match kind:
         case "label":
-            return Whole(config.width, _labels(config), make_pooling(config), config.dropout)
+            pooled = config.dropout if dropout is None else dropout
+            return Whole(config.width, _labels(config), make_pooling(config), pooled)
         case "labels":
-            return EachPosition(config.width, _labels(config), kind)
+            return EachPosition(config.width, _labels(config), kind, dropout or 0.0)
         case "tokens":
-            return EachPosition(config.width, config.vocab, kind)
+            return EachPosition(config.width, config.vocab, kind, dropout or 0.0)
     raise UsageError(f"no head '{kind}': expected label, labels or tokens")
 
 

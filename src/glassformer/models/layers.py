@@ -1,4 +1,4 @@
-"""The layers that treat every position alike: norms and feed-forward nets.
+"""The layers that treat every position alike: embeddings, norms and feed-forward nets.
 
 Letters: B batch, T positions, C model width, M hidden width.
 """
@@ -10,6 +10,26 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.models.tap import Tap, off
+
+
+class WordDropout(nn.Embedding):
+    """An embedding that does without a share of its entries in each step of training: they are zero there.
+
+    The first position keeps its word. Under a causal mask it sees nothing else, so a zero would stay zero
+    through all blocks, and the gradient of a norm at zero is 1/√ε: many layers of that overflow.
+    """
+
+    def __init__(self, vocab: int, width: int, share: float):
+        super().__init__(vocab, width)
+        self.share = share
+
+    def forward(self, input: Tensor) -> Tensor:
+        x = super().forward(input)  # (B, T, C)
+        if not self.training:
+            return x
+        kept = torch.rand(self.num_embeddings, device=x.device) >= self.share
+        scale = (kept / (1 - self.share))[input[:, 1:]].to(x.dtype)  # (B, T − 1)
+        return x * F.pad(scale, (1, 0), value=1.0)[..., None]
 
 
 class LayerNorm(nn.Module):
@@ -89,9 +109,17 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class MLP(nn.Module):
     """The feed-forward net C → M → C: two matrices with an activation between them."""
 
-    def __init__(self, width: int, hidden: int, activation: Callable[[Tensor], Tensor], bias: bool = True):
+    def __init__(
+        self,
+        width: int,
+        hidden: int,
+        activation: Callable[[Tensor], Tensor],
+        bias: bool = True,
+        dropout: float = 0.0,
+    ):
         super().__init__()
         self.activation = activation
+        self.dropout = nn.Dropout(dropout)
         self.up = nn.Linear(width, hidden, bias=bias)
         self.down = nn.Linear(hidden, width, bias=bias)
 
@@ -100,14 +128,15 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor, tap: Tap = off) -> Tensor:
         hidden = tap("mlp_hidden", self.hidden_units(self.up(x)))
-        return tap("mlp_out", self.down(hidden))
+        return tap("mlp_out", self.down(self.dropout(hidden)))
 
 
 class GatedMLP(nn.Module):
     """SwiGLU: the hidden units are products of a linear part and a gate, silu(xG) ⊙ xU."""
 
-    def __init__(self, width: int, hidden: int, bias: bool = True):
+    def __init__(self, width: int, hidden: int, bias: bool = True, dropout: float = 0.0):
         super().__init__()
+        self.dropout = nn.Dropout(dropout)
         self.up = nn.Linear(width, 2 * hidden, bias=bias)  # the gate's rows, then the linear part's
         self.down = nn.Linear(hidden, width, bias=bias)
 
@@ -121,4 +150,4 @@ class GatedMLP(nn.Module):
 
     def forward(self, x: Tensor, tap: Tap = off) -> Tensor:
         hidden = tap("mlp_hidden", self.hidden_units(self.up(x)))
-        return tap("mlp_out", self.down(hidden))
+        return tap("mlp_out", self.down(self.dropout(hidden)))

@@ -75,6 +75,7 @@ class LanguageModel(nn.Module):
     def __init__(self, body: Body, config: ModelConfig):
         super().__init__()
         self.config, self.stack, self.vocab = config, body, config.vocab
+        self.dropout = nn.Dropout(config.output_dropout or 0.0)
         self.unembedding = nn.Linear(config.width, config.vocab, bias=False)
         initialise(self, config.init, body.embedding_std)
         start_unembedding(self.unembedding, body.embedding, config.tied, config.init, body.unembedding_std)
@@ -92,7 +93,7 @@ class LanguageModel(nn.Module):
         readout: Readout = scores,
         readout_args: tuple[Any, ...] = (),
     ) -> Tensor:
-        x = self.stack(ids, padding_mask, state, tap)  # (B, T, C)
+        x = self.dropout(self.stack(ids, padding_mask, state, tap))  # (B, T, C)
         return readout(x, self.unembedding, tap, *readout_args)
 
     def next_scores(
@@ -139,6 +140,7 @@ class EncoderDecoderModel(nn.Module):
         super().__init__()
         self.config, self.vocab = config, config.vocab
         self.encoder, self.decoder = encoder, decoder
+        self.dropout = nn.Dropout(config.output_dropout or 0.0)
         self.unembedding = nn.Linear(config.width, config.vocab, bias=False)
         initialise(self, config.init, decoder.embedding_std)
         start_unembedding(
@@ -160,7 +162,7 @@ class EncoderDecoderModel(nn.Module):
     ) -> Tensor:
         """Scores (B, T, V) of what follows each of target (B, T), given source (B, S)."""
         memory = self.encode(source, padding_mask, inside(tap, "encoder"))
-        x = self.decoder(target, None, None, inside(tap, "decoder"), memory)  # (B, T, C)
+        x = self.dropout(self.decoder(target, None, None, inside(tap, "decoder"), memory))  # (B, T, C)
         return readout(x, self.unembedding, tap, *readout_args)
 
     def encode(self, source: Tensor, padding_mask: Tensor | None = None, tap: Tap = off) -> Memory:

@@ -24,13 +24,14 @@ class Head(nn.Module, ABC):
 class EachPosition(Head):
     """Scores (B, T, N) for every position by itself: tags, or the tokens behind a mask."""
 
-    def __init__(self, width: int, outputs: int, kind: str = "labels"):
+    def __init__(self, width: int, outputs: int, kind: str = "labels", dropout: float = 0.0):
         super().__init__()
         self.kind = kind
+        self.dropout = nn.Dropout(dropout)
         self.linear = nn.Linear(width, outputs)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None, tap: Tap = off) -> Tensor:
-        return self.linear(x)
+        return self.linear(self.dropout(x))
 
 
 class Pooling(nn.Module, ABC):

@@ -101,7 +101,8 @@ class RecurrentStack(Body):
         self.limit, self.width = None, config.width
         self.embedding_std = config.width**-0.5
         self.embedding = embedding
-        self.dropout = nn.Dropout(config.dropout)
+        self.embedding_dropout = nn.Dropout(config.dropout_of("embedding"))
+        self.dropout = nn.Dropout(config.dropout_of("residual"))
         hidden = config.width // directions
         self.blocks = nn.ModuleList(
             nn.ModuleList(Recurrence(config.family, config.width, hidden) for _ in range(directions))
@@ -129,7 +130,7 @@ class RecurrentStack(Body):
     ) -> Tensor:
         refuse_ragged(state, padding_mask)
         state = state if state is not None else self.new_state(len(inputs), memory=memory)
-        x = tap("embed", self.dropout(self.embedding(inputs)))
+        x = tap("embed", self.embedding_dropout(self.embedding(inputs)))
         backwards = (
             _reversal(inputs.shape[1], padding_mask, x.device) if len(self._directions(0)) == 2 else None
         )

@@ -76,6 +76,10 @@ class LayerState(Protocol):
         """Keys and values of the memory, made when they are first asked for."""
         ...
 
+    def after(self, name: str, x: Tensor, reach: int) -> Tensor:
+        """x (B, T, C) behind the last `reach` inputs of the part `name`, zeros first: (B, reach + T, C)."""
+        ...
+
 
 class Lengths:
     """How many positions each row holds: one number while all rows agree, else one for each."""
@@ -101,6 +105,10 @@ class Lengths:
             by_row = padding_mask.sum(dim=1) + (self.longest if self.by_row is None else self.by_row)
         self.by_row, self.longest = by_row, int(by_row.max())
 
+    @property
+    def count(self) -> int | Tensor:
+        return self.longest if self.by_row is None else self.by_row
+
     def select(self, rows: Tensor) -> None:
         if self.by_row is not None:
             self.by_row = self.by_row[rows]
@@ -115,6 +123,7 @@ class LayerCache:
         self.keys: Tensor | None = None  # allocated when their shape is known
         self.values: Tensor | None = None
         self.memory: tuple[Tensor, Tensor] | None = None  # keys and values of a cross-attention
+        self.seen: dict[str, tuple[Tensor, int | Tensor]] = {}  # what `after` gave, and where its x began
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias, attend: Attend) -> Tensor:
         if self.keys is None or self.values is None:
@@ -139,11 +148,31 @@ class LayerCache:
             self.memory = project()
         return self.memory
 
+    def after(self, name: str, x: Tensor, reach: int) -> Tensor:
+        if name in self.seen:  # how much of it was no padding shows by now
+            seen, began = self.seen[name]
+            before = _part(seen, self.lengths.count - began, reach)
+        else:
+            before = x.new_zeros(len(x), reach, x.shape[-1])
+        seen = torch.cat([before, x], dim=1)
+        self.seen[name] = seen, self.lengths.count
+        return seen
+
     def select(self, rows: Tensor) -> None:
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys[rows], self.values[rows]
         if self.memory is not None:
             self.memory = self.memory[0][rows], self.memory[1][rows]
+        for name, (seen, began) in self.seen.items():
+            self.seen[name] = seen[rows], began[rows] if isinstance(began, Tensor) else began
+
+
+def _part(x: Tensor, start: int | Tensor, size: int) -> Tensor:
+    """So many positions of x (B, T, C) from `start` on, which may be another in each row."""
+    if isinstance(start, int):
+        return x[:, start : start + size]
+    rows = torch.arange(len(x), device=x.device)[:, None]
+    return x[rows, start[:, None] + torch.arange(size, device=x.device)]
 
 
 class Cache:

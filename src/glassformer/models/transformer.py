@@ -18,6 +18,7 @@ from glassformer.models.block import Block
 from glassformer.models.mask import Mask
 from glassformer.models.model import Body
 from glassformer.models.position import Position
+from glassformer.models.shift import Shift, Unshifted
 from glassformer.models.state import Cache, Memory
 from glassformer.models.tap import Tap, inside, off
 
@@ -37,12 +38,14 @@ class Stack(Body):
         mask: Mask,
         context: int,
         dropout: float = 0.0,
+        shift: Shift | None = None,
     ):
         super().__init__()
         self.limit = self.context = context
         self.mask = mask
         self.embedding, self.position = embedding, position
         self.dropout = nn.Dropout(dropout)
+        self.shift = shift or Unshifted()
         self.blocks = nn.ModuleList(blocks)
         self.norm = norm
 
@@ -66,6 +69,7 @@ class Stack(Body):
             positions = state.lengths.positions(T, device)  # (1 or B, T)
             mask, memory = self.mask, state.memory or memory
         x = self.position.embed(self.embedding(inputs), positions)  # (B, T, C)
+        x = self.shift(x, mask, None if state is None else state.layers[0])  # (B, T, C)
         x = tap("embed", self.dropout(x))  # (B, T, C)
         for i, block in enumerate(self.blocks):
             layer = None if state is None else state.layers[i]

@@ -48,6 +48,7 @@ class WindowNet(Body):
         self.embedding_std = 1.0
         self.embedding = embedding
         self.activation = ACTIVATIONS[config.activation]
+        self.embedding_dropout = nn.Dropout(config.dropout_of("embedding"))
         self.dropout = nn.Dropout(config.dropout)
         sizes = [config.window * config.width, *[config.hidden] * config.layers]
         self.blocks = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
@@ -66,7 +67,7 @@ class WindowNet(Body):
         x = self.embedding(inputs)
         if padding_mask is not None:
             x = x * padding_mask[..., None]
-        x = tap("embed", self.dropout(x))  # (B, T, C)
+        x = tap("embed", self.embedding_dropout(x))  # (B, T, C)
         seen = torch.cat([state.before, x], dim=1)  # (B, n − 1 + T, C)
         state.before = seen[:, seen.shape[1] - (self.n - 1) :]
         state.length += inputs.shape[1]

@@ -12,7 +12,7 @@ T context.
 
 from dataclasses import dataclass
 
-from glassformer.config.model import ModelConfig
+from glassformer.config.model import EMBEDDING_REACH, LAYER_REACH, ModelConfig
 from glassformer.core.errors import UsageError
 
 
@@ -66,6 +66,7 @@ def count(m: ModelConfig) -> ParameterCounts:
             "feed-forward": L * (mlp + mlp_bias),
             "norms": L * (2 * norm + (m.head_width if m.qk_norm else 0)) + final_norm,
             "unembedding": 0 if m.tied else V * C,
+            "shift": C * {"none": 0, "embedding": EMBEDDING_REACH, "layers": 2 * LAYER_REACH * L}[m.shift],
         },
         block=block,
         layers=L,

@@ -55,8 +55,10 @@ def activation_bytes(m: ModelConfig, half: bool, compiled: bool) -> float:
         heads += h * qk  # and as they are compared
     z = 2 * h * m.heads * m.value_width  # the heads' outputs, apart and side by side
     hidden = h * m.hidden * {"relu": 1, "swiglu": 4}.get(m.activation, 2)
-    dropout = 2 * C if m.dropout else 0  # a byte for each value that may be dropped
-    return norms + inputs + heads + z + hidden + dropout
+    # A byte for each value that may be dropped.
+    dropout = (2 * C if m.dropout_of("residual") else 0) + (m.hidden if m.hidden_dropout else 0)
+    shifts = 2 * 4 * C if m.shift == "layers" else 0  # what is taken from, as the norm gave it
+    return norms + inputs + heads + z + hidden + dropout + shifts
 
 
 def optimizer_bytes(config: Config) -> float:

@@ -28,7 +28,7 @@ def gather_asked(
     own_settings = coerce(nested(settings or {}), "settings")
     tested = load_recipe(recipe) if recipe else {}
     if init:
-        kept = {k: v for k, v in tested.get("model", {}).items() if k in ("dropout", "pooling")}
+        kept = {k: v for k, v in tested.get("model", {}).items() if k == "pooling" or k.endswith("dropout")}
         tested = {**{k: v for k, v in tested.items() if k != "tokenizer"}, "model": kept}
     own: Settings = own_settings.get("training", {})
     if "optimizer" in own or own.get("schedule") == "noam":  # what was tuned for another does not carry over

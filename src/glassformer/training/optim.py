@@ -125,7 +125,7 @@ def make_optimizers(model: nn.Module, config: TrainingConfig) -> list[Optimizer]
             if inner:
                 optimizers.append(Muon(inner, fused_parts(model), config.muon_lr, config.momentum, decay))
             if outer or vectors:
-                optimizers.append(adamw((outer, lr, 0.0), (vectors, lr, 0.0)))
+                optimizers.append(adamw((outer, lr, config.embedding_decay), (vectors, lr, 0.0)))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["base_lr"] = group["lr"]
