@@ -27,6 +27,7 @@ from glassformer.objectives.objective import NOT_SCORED, each_loss
 from glassformer.tokenizers.tokenizer import UNKNOWN
 
 BATCH_LOGITS = 1 << 25  # scores held at once: 128 MB
+BATCH_TOKENS = 1 << 15  # read at once, where few of them are scored
 STREAM_TOKENS, MOST_STREAMS, PIECE = 8192, 16, 256
 
 
@@ -133,7 +134,8 @@ def score_tokens(
 def _windows(model: LanguageModel, tokens: Tokens, window: int, stride: int | None) -> Iterator[TokenLosses]:
     stride = stride or window
     predicted = len(tokens) - 1
-    per_batch = max(1, BATCH_LOGITS // (window * model.vocab))
+    scored, read = (BATCH_LOGITS // (n * model.vocab) for n in (stride, window))
+    per_batch = max(1, read, min(scored, BATCH_TOKENS // window))
     starts = np.arange(0, predicted, stride)
     begins = np.maximum(0, starts + stride - window)  # the last `stride` targets of a window are the new ones
     for i in range(0, len(starts), per_batch):
@@ -141,13 +143,14 @@ def _windows(model: LanguageModel, tokens: Tokens, window: int, stride: int | No
             (int(b), int(s), int(min(s + stride, predicted)))
             for b, s in zip(begins[i : i + per_batch], starts[i : i + per_batch], strict=True)
         ]
-        for length in sorted({end - begin for begin, _, end in rows}):  # one, but for the ends of the split
-            same = [r for r in rows if r[2] - r[0] == length]
+        sizes = [(end - begin, end - start) for begin, start, end in rows]
+        for size in sorted(set(sizes)):  # one, but for the ends of the split
+            same = [row for row, its in zip(rows, sizes, strict=True) if its == size]
             ids = np.stack([tokens.read(b, end + 1) for b, _, end in same]).astype(np.int64)
-            losses = _losses(model, ids)
+            losses = _losses(model, ids, new=size[1])  # the others were scored by an earlier window
             for row, (begin, start, end) in zip(losses, same, strict=True):
-                index = np.arange(start, end) + 1  # the others were scored by an earlier window
-                yield TokenLosses(index, index - begin, row[start - begin :])
+                index = np.arange(start, end) + 1
+                yield TokenLosses(index, index - begin, row)
 
 
 def _stream_length(predicted: int) -> int:
@@ -173,10 +176,13 @@ def _streams(model: LanguageModel, tokens: Tokens) -> Iterator[TokenLosses]:
             yield TokenLosses(start + depth, depth, row[ids[1:] != NOT_SCORED])
 
 
-def _losses(model: LanguageModel, ids: np.ndarray, state: object = None) -> np.ndarray:
-    """−log p of every id but the first of each row, (B, T)."""
+def _losses(
+    model: LanguageModel, ids: np.ndarray, state: object = None, new: int | None = None
+) -> np.ndarray:
+    """−log p of every id but the first of each row, (B, T), or of the last `new` ones."""
     device = next(model.parameters()).device
     batch = torch.from_numpy(ids).to(device)
-    inputs, targets = batch[:, :-1].clamp(min=0), batch[:, 1:].contiguous()
+    inputs = batch[:, :-1].clamp(min=0)
+    targets = batch[:, batch.shape[1] - (new or inputs.shape[1]) :].contiguous()
     losses = model(inputs, state=state, readout=each_loss, readout_args=(targets,))
     return losses.float().cpu().numpy()

@@ -70,8 +70,10 @@ def summed_loss(
 
 
 def each_loss(x: Tensor, head: Callable[[Tensor], Tensor], tap: Tap, targets: Tensor) -> Tensor:
-    """The same, the loss of each target by itself, in the shape of the targets."""
-    return cross_entropy(scores(x, head, tap), targets, reduction="none").view(targets.shape)
+    """The same, the loss of each target by itself, in the shape of the targets; these are of the last
+    positions, and no others are scored."""
+    last = scores(x[:, x.shape[1] - targets.shape[1] :], head, tap)
+    return cross_entropy(last, targets, reduction="none").view(targets.shape)
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0, reduction: str = "sum") -> Tensor:
