@@ -244,12 +244,13 @@ def test_a_recipe_and_a_base_go_together(data: dict[str, Path], tmp_path: Path) 
     train("masked", data, tmp_path / "base", settings={"model.context": 64, "tokenizer.kind": "byte"})
     recipe = tmp_path / "own.yaml"
     recipe.write_text(
-        "settings: {tokenizer: {kind: word}, model: {layers: 3, width: 64, dropout: 0.25},"
+        "settings: {tokenizer: {kind: word}, model: {layers: 3, width: 64, dropout: 0.25, word_dropout: 0.1},"
         " training: {steps: 4, batch: 8, device: cpu}}"
     )
     run = gf.train(
         data["classify"], task="classify", recipe=str(recipe), out=tmp_path / "c", init=tmp_path / "base"
     )
     assert (run.config.model.width, run.config.model.dropout, run.tokenizer.kind) == (16, 0.25, "byte")
+    assert run.config.model.word_dropout == 0.1
     found = probe(run, "default")
     assert found.base_unit == "nats" and found.unit == "p(1)" and "base, nats" in found.show()
