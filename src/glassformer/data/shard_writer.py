@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassformer.core.files import digest, write_atomically
+from glassformer.core.files import digest, open_log, remove, replacing, write_atomically
 from glassformer.data.digests import DigestSet
 from glassformer.data.sources import DIGEST, Corpus
 from glassformer.tokenizers.tokenizer import Tokenizer
@@ -101,12 +101,13 @@ class ShardWriter:
         if not intact:
             journal = Journal()
         elif self.known_digests is not None:
-            os.truncate(self.folder / DIGESTS, journal.fresh * DIGEST)
+            with open_log(self.folder / DIGESTS, "ab") as file:
+                file.truncate(journal.fresh * DIGEST)
             self.known_digests.load(self.folder / DIGESTS)
         complete = {JOURNAL, DIGESTS, *journal.hashes} if journal.hashes else set()
         for path in self.folder.iterdir():
             if path.name not in complete:
-                path.unlink()
+                remove(path)
         return journal
 
     def _pieces(self, tokenizer: Tokenizer) -> Iterator[tuple[Step, np.ndarray]]:
@@ -150,15 +151,14 @@ class ShardWriter:
         for split, arrays in self.pending.items():
             files: list[str] = self.journal.splits[split]["files"]
             name = f"{split}-{len(files):05d}.npy"
-            np.save(self.folder / name, np.concatenate(arrays), allow_pickle=False)
-            with (self.folder / name).open("rb") as file:
-                os.fsync(file.fileno())
+            with replacing(self.folder / name) as temporary, temporary.open("wb") as file:
+                np.save(file, np.concatenate(arrays), allow_pickle=False)
             files.append(name)
             self.journal.hashes[name] = digest(self.folder / name) if step else ""
         self.pending, self.pending_tokens = {}, {}
         count = len(self.new_digests) if step is None else step.fresh - self.journal.fresh
         if self.known_digests is not None:
-            with (self.folder / DIGESTS).open("ab") as file:
+            with open_log(self.folder / DIGESTS, "ab") as file:
                 file.write(b"".join(self.new_digests[:count]))
                 file.flush()
                 os.fsync(file.fileno())

@@ -11,7 +11,6 @@ nothing means starting after that mark. The folder appears under its name only w
 
 import hashlib
 import json
-import shutil
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from glassformer.core.errors import DataError
-from glassformer.core.files import cache_dir, sync_folder, write_atomically, writing
+from glassformer.core.files import cache_dir, move, own_folder, remove, write_atomically, writing
 from glassformer.core.lock import locked
 from glassformer.data.digests import DigestSet
 from glassformer.data.shard_writer import DIGESTS, JOURNAL, Progress, ShardWriter
@@ -122,16 +121,15 @@ def tokenize(
     with writing(folder), locked(cache_dir("locks", key), wait=True):
         if not (folder / INDEX).is_file():  # else the process that was waited for has made it
             _remove_stale_drafts(folder.parent)
-            draft.mkdir(exist_ok=True)
+            own_folder(draft)
             try:
                 _write(draft, corpus, tokenizer, progress, after)
-                shutil.rmtree(folder, ignore_errors=True)
-                draft.replace(folder)
-                sync_folder(folder.parent)
+                remove(folder)
+                move(draft, folder)
             finally:
                 if not (draft / JOURNAL).is_file():  # nothing to go on from
-                    shutil.rmtree(draft, ignore_errors=True)
-            (folder / JOURNAL).unlink(missing_ok=True)
+                    remove(draft)
+            remove(folder / JOURNAL)
     return folder
 
 
@@ -163,7 +161,7 @@ def _remove_stale_drafts(folder: Path) -> None:
     """Drafts that nobody has gone on with for a month."""
     for draft in folder.glob(".draft-*"):
         if time.time() - draft.stat().st_mtime > DRAFT_LIFETIME:
-            shutil.rmtree(draft, ignore_errors=True)
+            remove(draft)
 
 
 def dropped(folder: Path) -> int:

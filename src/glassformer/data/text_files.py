@@ -2,15 +2,15 @@
 
 import codecs
 import hashlib
+import os
 import shutil
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from glassformer.core.errors import DataError
-from glassformer.core.files import cache_dir, digest, write_atomically, writing
+from glassformer.core.files import cache_dir, digest, move, replacing, write_atomically
+from glassformer.core.terminal import standard_input
 from glassformer.data.packed import PIECE, open_packed
 
 LARGE = 1 << 26  # bytes of a file whose digest is worth keeping
@@ -98,8 +98,7 @@ def bom_length(path: Path) -> int:
 def spool_standard_input() -> Path:
     """Standard input can be read once only, so it is kept in the cache under its digest."""
     folder = cache_dir("stdin")
-    with writing(folder):
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as spool:
-            shutil.copyfileobj(sys.stdin.buffer, spool)
-        path = Path(spool.name)
-        return path.replace(folder / f"{digest(path)}.txt")
+    source, spool = standard_input(), folder / f"spool-{os.getpid()}"
+    with replacing(spool) as temporary, temporary.open("wb") as file:
+        shutil.copyfileobj(source, file)
+    return move(spool, folder / f"{digest(spool)}.txt")
