@@ -49,10 +49,9 @@ def generate(
     json_: Json = False,
 ) -> None:
     """Let a run write: one token at a time, each fed back in."""
-    import sys
-
     from glassformer.cli.opening import open_run
     from glassformer.core.errors import UsageError
+    from glassformer.core.terminal import read_standard_input
     from glassformer.generation.sampling import Sampler, refuse_with_beams
 
     drawing = {"temperature": temperature, "top-k": top_k, "top-p": top_p, "min-p": min_p, "seed": seed}
@@ -64,7 +63,7 @@ def generate(
     if greedy and any(value is not None for value in drawing.values()):
         raise UsageError("--greedy always takes the best token: leave out what is said about drawing")
     if prompt == "-":
-        prompt = sys.stdin.read()
+        prompt = read_standard_input()
     opened = open_run(run)
     if beams is not None:
         _generate_by_beams(opened.search(prompt, tokens, beams)[:n], prompt, json_)
@@ -150,11 +149,10 @@ def classify(run: RunPath, text: Text = "-", json_: Json = False) -> None:
 
 
 def _lines(text: str) -> list[str]:
-    import sys
-
     from glassformer.core.errors import UsageError
+    from glassformer.core.terminal import read_standard_input
 
-    lines = sys.stdin.read().removesuffix("\n").split("\n") if text == "-" else [text]
+    lines = read_standard_input().removesuffix("\n").split("\n") if text == "-" else [text]
     if not any(line.strip() for line in lines):
         raise UsageError("there is nothing to read: give a text, or lines on standard input")
     return lines

@@ -17,6 +17,8 @@ from typing import Any
 
 from torch.distributed import Store  # type: ignore[attr-defined]
 
+from glassformer.core.errors import UsageError
+
 BEAT = 1.0  # seconds between signs of life
 SILENCE = 15.0  # seconds without one after which a process counts as gone
 STUCK = 600.0  # seconds in which nobody gets on; the first step of a large model is compiled in minutes
@@ -29,7 +31,12 @@ class Watch(threading.Thread):
     def __init__(self, store: Store, rank: int, size: int, keeper: str):
         super().__init__(daemon=True, name="watch")
         self.store, self.rank, self.size, self.keeper = store, rank, size, keeper
-        self.stuck = float(os.environ.get("GLASSFORMER_STUCK", STUCK))
+        try:
+            self.stuck = float(os.environ.get("GLASSFORMER_STUCK", STUCK))
+        except ValueError:
+            raise UsageError(
+                f"GLASSFORMER_STUCK is {os.environ['GLASSFORMER_STUCK']}: expected a number of seconds"
+            ) from None
         self.main = threading.main_thread().ident
         self._place, self._phase, self._since = 0, STARTING, time.monotonic()
         self._count, self._ended, self._writing = 0, threading.Event(), threading.Lock()
