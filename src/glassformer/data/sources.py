@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from glassformer.core.errors import DataError
+from glassformer.core.files import user_path
 from glassformer.data.packed import PIECE, is_packed, open_packed, skip
 from glassformer.data.text_files import bom_length, files_under, spool_standard_input, text_digest_and_size
 from glassformer.tokenizers.patterns import last_cut
@@ -137,7 +138,7 @@ def make_corpus(
         hasher.update(digest.encode())
     for split in SPLITS:
         for span in splits.get(split, []):
-            hasher.update(f"{split} {span.name} {span.start} {span.end}\n".encode())
+            hasher.update(f"{split} {span.name} {span.start} {span.end}\n".encode(errors="surrogateescape"))
     return Corpus(name, splits, rule, hasher.hexdigest(), warnings or [])
 
 
@@ -169,7 +170,7 @@ def own_corpus(source: str, valid: float, test: float) -> Corpus:
         raise DataError(f"{source} holds no text: expected at least one UTF-8 file that is not empty.")
     splits, rule = divide(documents, valid, test)
     corpus = make_corpus(source, splits, rule, digests, warnings)
-    corpus.path = (paths[0] if source == "-" else Path(source).expanduser()).resolve()
+    corpus.path = (paths[0] if source == "-" else user_path(source)).resolve()
     return corpus
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from glassformer.core.errors import DataError
-from glassformer.core.files import cache_dir, digest, move, replacing, write_atomically
+from glassformer.core.files import cache_dir, digest, move, replacing, user_path, write_atomically
 from glassformer.core.terminal import standard_input
 from glassformer.data.packed import PIECE, open_packed
 
@@ -19,7 +19,7 @@ MTIME_MARGIN = 2_000_000_000  # nanoseconds after which a change would show in a
 
 def files_under(source: str) -> tuple[list[Path], list[str]]:
     """The files of a file, a folder or a pattern with *, in order, and their names."""
-    root = Path(source).expanduser()
+    root = user_path(source)
     if root.is_file():
         return [root], [root.name]
     if root.is_dir():
