@@ -144,10 +144,10 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """The record of training."""
         try:
-            return parse_metrics(read_sealed(self.path, "metrics.jsonl", self.is_sealed).decode())
+            return parse_metrics(read_sealed(self.path, "metrics.jsonl", self.is_sealed))
         except FileNotFoundError:
             raise RunError(f"{self.path / 'metrics.jsonl'} is missing.") from None
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise RunError(f"{self.path / 'metrics.jsonl'} cannot be read: {error}.") from None
 
     def _read_json(self, name: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import UsageError
-from glassformer.core.files import open_log, own_folder, read_text, write_atomically, writing
+from glassformer.core.files import open_log, own_folder, read_bytes, write_atomically, writing
 
 
 class MetricsLog:
@@ -46,16 +46,18 @@ class MetricsLog:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """All complete lines; a last line cut off by a crash is passed over."""
-    return parse_metrics(read_text(path))
+    return parse_metrics(read_bytes(path))
 
 
-def parse_metrics(text: str) -> list[dict[str, Any]]:
+def parse_metrics(data: bytes) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
-    for line in text.splitlines():
+    for line in data.splitlines():
         try:
-            records.append(json.loads(line))
-        except ValueError:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
             continue
+        if isinstance(record, dict) and isinstance(record.get("step"), int):
+            records.append(record)
     return records
 
 
