@@ -21,7 +21,8 @@ from tests.forked import run_forked
 GLASSFORMER = [sys.executable, "-m", "glassformer"]
 ESCAPE = "\x1b[31mred\x1b]0;title\x07"
 FLAGS = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
-ENDLESS = [*FLAGS, "--set", "training.steps=1000000", "--set", "training.eval_every=1000000"]
+RARELY = ["--set", "training.checkpoint_every=1000000", "--set", "training.eval_every=1000000"]
+ENDLESS = [*FLAGS, *RARELY, "--set", "training.steps=1000000"]
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
@@ -47,7 +48,7 @@ def test_a_hangup_saves_like_a_termination(tmp_path: Path, text_file: Path) -> N
 
 def test_nohup_is_heard(tmp_path: Path, text_file: Path) -> None:
     """A hangup that whoever started us wants ignored stays ignored."""
-    few = [*FLAGS, "--set", "training.steps=3000"]
+    few = [*FLAGS, *RARELY, "--set", "training.steps=2000"]
     process = subprocess.Popen(
         [*GLASSFORMER, "train", str(text_file), *few, "--out", "r"],
         cwd=tmp_path,
