@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import signal
 import sys
 import threading
@@ -14,6 +15,7 @@ from glassformer.core.errors import GlassformerError
 from glassformer.core.terminal import drop, guard_streams, raw_error
 
 F = TypeVar("F", bound=Callable[..., Any])
+STOPPED = "\nStopped; nothing was left half done."
 
 
 def error_console() -> Any:
@@ -85,7 +87,7 @@ def run_app(app: Callable[[], Any]) -> None:
         ended = isinstance(error, SystemExit) and not (interrupted and error.code == 1)
         if ended or not (interrupted or isinstance(error, KeyboardInterrupt)):
             raise
-        note("\nStopped; nothing was left half done.")
+        note(STOPPED)
         sys.exit(130)
 
 
@@ -95,12 +97,21 @@ def _hear_interrupts() -> list[int]:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         heard.append(number)
+        if _is_importing(frame):  # libraries that are interrupted while they load may swallow it
+            note(STOPPED)
+            os._exit(128 + number)
         raise KeyboardInterrupt
 
     main_thread = threading.current_thread() is threading.main_thread()
     if main_thread and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, interrupt)
     return heard
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None and "importlib._bootstrap" not in frame.f_code.co_filename:
+        frame = frame.f_back
+    return frame is not None
 
 
 def command(function: F) -> F:
@@ -116,7 +127,7 @@ def command(function: F) -> F:
             note(f"{'' if error.exit_code >= 128 else 'Error: '}{error}")
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
-            note("\nStopped; nothing was left half done.")
+            note(STOPPED)
             raise typer.Exit(130) from None
         except (RuntimeError, MemoryError) as error:
             if not _out_of_memory(error):
