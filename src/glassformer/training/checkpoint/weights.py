@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from glassformer.core.errors import RunError
 from glassformer.core.files import open_regular, replacing
+from glassformer.core.terminal import printable
 from glassformer.models.roles import shared_body
 
 
@@ -96,8 +97,10 @@ def _as_os_error(error: SafetensorError) -> Exception:
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
     try:
-        open_regular(path).close()
-        return load_file(path)
+        with open_regular(path) as file:
+            # The library takes no name that is not UTF-8; an open file has another one.
+            plain = printable(str(path)) == str(path)
+            return load_file(path if plain else f"/dev/fd/{file.fileno()}")
     except FileNotFoundError:
         raise RunError(f"{path} is missing.") from None
     except (SafetensorError, OSError, ValueError, KeyError) as error:
