@@ -62,16 +62,15 @@ def generate(
             raise UsageError(f"--n {n}: {beams} beams end in {beams} texts; ask for at most as many")
     if greedy and any(value is not None for value in drawing.values()):
         raise UsageError("--greedy always takes the best token: leave out what is said about drawing")
+    default = 0.0 if greedy else 0.8
+    sampler = Sampler(default if temperature is None else temperature, top_k, top_p, min_p, seed)
+    stops = [s.replace("\\n", "\n") for s in stop or []]
     if prompt == "-":
         prompt = read_standard_input()
     opened = open_run(run)
     if beams is not None:
         _generate_by_beams(opened.search(prompt, tokens, beams)[:n], prompt, json_)
         return
-    if greedy:
-        temperature = 0.0
-    sampler = Sampler(0.8 if temperature is None else temperature, top_k, top_p, min_p, seed)
-    stops = [s.replace("\\n", "\n") for s in stop or []]
     parts = opened.stream(prompt, tokens, sampler=sampler, n=n, stop=stops)
     if n == 1 and not json_:  # on the terminal as it is written
         console.put(prompt, end="")
