@@ -76,8 +76,8 @@ test-peers: .venv-peers/.installed  ## looking inside, beside TransformerLens
 test-long: .venv/.installed-dev  ## the few tests that take a minute each
 	GLASSFORMER_LONG=1 $(BIN)/python -m pytest -n 2 -m long
 
-test-faults: .venv/.installed-dev  ## 200 kills, 50 terminations, 50 killed ranks, 1,000 flipped bits, 1,000 damaged caches; 40 minutes
-	GLASSFORMER_KILLS=200 GLASSFORMER_TERMS=50 GLASSFORMER_FLIPS=1000 GLASSFORMER_RANK_KILLS=50 GLASSFORMER_CACHE_FLIPS=1000 \
+test-faults: .venv/.installed-dev  ## 200 kills, 50 terminations, 50 killed ranks, 1,000 flipped bits, 2,000 damaged files; an hour
+	GLASSFORMER_KILLS=200 GLASSFORMER_TERMS=50 GLASSFORMER_FLIPS=1000 GLASSFORMER_RANK_KILLS=50 GLASSFORMER_CACHE_FLIPS=1000 GLASSFORMER_FUZZ=2000 \
 	  $(BIN)/python -m pytest -n 2 -s tests/faults
 
 depth: .venv/.installed  ## how deep a stack can be trained, with which norms; half an hour on a CPU

@@ -76,17 +76,24 @@ def shape(value: Any, depth: int) -> Any:
     return type(value).__name__
 
 
+def has(now: Any, kept: Any) -> bool:
+    """Whether all that was there is there, as it was; keys may be added."""
+    if isinstance(kept, dict):
+        return isinstance(now, dict) and all(key in now and has(now[key], kept[key]) for key in kept)
+    return now == kept
+
+
 def test_a_run_made_before_gives_the_same_answers(run: Path) -> None:
     result = command("eval", str(run))
-    assert shape(result, 3) == SHAPES["eval"]
+    assert has(shape(result, 3), SHAPES["eval"])
     for key, value in ANSWERS["eval"].items():
         assert result[key] == pytest.approx(value, rel=1e-5) if key != "split" else result[key] == value
     greedy = command("generate", str(run), "Xq3", "--greedy", "--tokens", "12")
-    assert shape(greedy, 3) == SHAPES["generate"] and greedy["texts"] == [ANSWERS["greedy"]]
+    assert has(shape(greedy, 3), SHAPES["generate"]) and greedy["texts"] == [ANSWERS["greedy"]]
     drawn = command("generate", str(run), "Xq3", "--seed", "7", "--tokens", "12")
     assert drawn["texts"] == [ANSWERS["seed 7"]]
-    assert shape(command("look", str(run), "XqzXq"), 2) == SHAPES["look"]
-    assert shape(command("compare", str(run)), 3) == SHAPES["compare"]
+    assert has(shape(command("look", str(run), "XqzXq"), 2), SHAPES["look"])
+    assert has(shape(command("compare", str(run)), 3), SHAPES["compare"])
 
 
 def test_a_run_begun_before_is_trained_on_to_the_same_weights(run: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def calls_of_a_save(monkeypatch: pytest.MonkeyPatch, act: Callable[[int, str], N
 
     monkeypatch.setattr(os, "fsync", before("sync", os.fsync))
     monkeypatch.setattr(Path, "replace", before("rename", Path.replace))
-    monkeypatch.setattr(Path, "open", before("open", Path.open))
+    monkeypatch.setattr(os, "open", before("open", os.open))
     monkeypatch.setattr(shutil, "rmtree", before("remove", shutil.rmtree))
     monkeypatch.setattr("glassformer.training.checkpoint.weights.save_file", before("write", _save_file()))
 

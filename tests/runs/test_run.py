@@ -37,7 +37,7 @@ def run(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> gf.Run:
 
 def test_a_run_directory_is_complete_and_readable_by_standard_tools(run: gf.Run) -> None:
     config = yaml.safe_load((run.path / "config.yaml").read_text())
-    assert config["format_version"] == 1
+    assert config["format_version"] == 2
     assert config["model"]["layers"] == 1 and config["model"]["vocab"] == len(run.tokenizer)
     assert config["training"]["compile"] in ("on", "off")  # resolved
     weights = load_file(run.path / "model.safetensors")
@@ -168,13 +168,13 @@ def test_broken_run_directories_are_explained(run: gf.Run, tmp_path: Path) -> No
     broken = tmp_path / "broken"
     shutil.copytree(run.path, broken)
     (broken / "model.safetensors").write_bytes(b"not safetensors")
-    with pytest.raises(RunError, match="damaged"):
+    with pytest.raises(RunError, match="is not what was written"):
         _ = gf.load(broken).model
     (broken / "model.safetensors").unlink()
     with pytest.raises(RunError, match=r"no model\.safetensors yet"):
         _ = gf.load(broken).model
     text = (broken / "config.yaml").read_text()
-    (broken / "config.yaml").write_text(text.replace("format_version: 1", "format_version: 99"))
+    (broken / "config.yaml").write_text(text.replace("format_version: 2", "format_version: 99"))
     with pytest.raises(RunError, match="format_version 99"):
         gf.load(broken)
     (broken / "config.yaml").write_text("{{{ no yaml")

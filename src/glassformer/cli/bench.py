@@ -67,6 +67,7 @@ def cost(
     from pathlib import Path
 
     from glassformer.core.device import choose_device
+    from glassformer.core.files import make_folder
     from glassformer.core.process import tune_process
     from glassformer.inspection.cost import doubling, fit, sweep
     from glassformer.inspection.plots import cost as draw
@@ -77,7 +78,7 @@ def cost(
     points = sweep(*doubling(chosen, longest, widest), chosen, console.note)
     fits = fit(points)
     if plots is not None:
-        Path(plots).mkdir(parents=True, exist_ok=True)
+        make_folder(Path(plots))
         for path in save(draw(points, fits), Path(plots) / "cost"):
             console.note(f"Written: {path}")
     if json_:

@@ -2,21 +2,26 @@
 
 import functools
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, TypeVar
 
 from glassformer.core.errors import GlassformerError
 from glassformer.core.strict_json import dump_json
+from glassformer.core.terminal import drop, guard_streams, raw_error
 
 F = TypeVar("F", bound=Callable[..., Any])
+STOPPED = "\nStopped; nothing was left half done."
 
 
 def error_console() -> Any:
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    return Console(file=raw_error(), highlight=False)
 
 
 def note(text: str) -> None:
@@ -55,11 +60,6 @@ def put_json(value: Any) -> None:
     put(dump_json(value))
 
 
-def _drop_output() -> None:
-    """What could not be written must not be tried again when Python ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _out_of_memory(error: Exception) -> bool:
     """Whether the machine or its GPU had no room: PyTorch says it in several ways."""
     said = str(error).lower()
@@ -73,15 +73,45 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def run_app(app: Callable[[], Any]) -> None:
+    """The whole program, from its first streams and signals to its exit code."""
+    guard_streams()
+    interrupted = _hear_interrupts()
     try:
         app()
-    except KeyboardInterrupt:
-        note("\nStopped; nothing was left half done.")
-        sys.exit(130)
     except OSError as error:
-        _drop_output()
+        drop(sys.stdout)
         note(f"Error: {error}")
         sys.exit(1)
+    except BaseException as error:
+        # A library that is interrupted while it loads may make another error of it.
+        ended = isinstance(error, SystemExit) and not (interrupted and error.code == 1)
+        if ended or not (interrupted or isinstance(error, KeyboardInterrupt)):
+            raise
+        note(STOPPED)
+        sys.exit(130)
+
+
+def _hear_interrupts() -> list[int]:
+    """Have Ctrl-C raise, unless whoever started this process wants it ignored; gives those that came."""
+    heard: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        if _is_importing(frame):  # libraries that are interrupted while they load may swallow it
+            note(STOPPED)
+            os._exit(128 + number)
+        raise KeyboardInterrupt
+
+    main_thread = threading.current_thread() is threading.main_thread()
+    if main_thread and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, interrupt)
+    return heard
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None and "importlib._bootstrap" not in frame.f_code.co_filename:
+        frame = frame.f_back
+    return frame is not None
 
 
 def command(function: F) -> F:
@@ -97,7 +127,7 @@ def command(function: F) -> F:
             note(f"{'' if error.exit_code >= 128 else 'Error: '}{error}")
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
-            note("\nStopped; nothing was left half done.")
+            note(STOPPED)
             raise typer.Exit(130) from None
         except (RuntimeError, MemoryError) as error:
             if not _out_of_memory(error):
@@ -108,10 +138,10 @@ def command(function: F) -> F:
             )
             raise typer.Exit(1) from None
         except BrokenPipeError:  # the reader of our output has gone
-            _drop_output()
+            drop(sys.stdout)
             raise typer.Exit(0) from None
         except OSError as error:
-            _drop_output()
+            drop(sys.stdout)
             note(f"Error: {error}")
             raise typer.Exit(1) from None
 

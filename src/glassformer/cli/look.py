@@ -52,21 +52,22 @@ def look(
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Look inside: every head, residual and gradient of a run on a text."""
-    import sys
     from pathlib import Path
 
     from glassformer.cli.opening import open_run
+    from glassformer.core.files import make_folder, write_atomically
+    from glassformer.core.terminal import read_standard_input
     from glassformer.inspection.html import as_html
     from glassformer.inspection.plots import draw_all
     from glassformer.inspection.report_text import as_text
 
     opened = open_run(run)
-    text = sys.stdin.read().removesuffix("\n") if text == "-" else text
+    text = read_standard_input().removesuffix("\n") if text == "-" else text
     look_ = opened.look(text, target=target, tokens=tokens, edits=[_ablated(name) for name in ablate or []])
     report = look_.report(maps, position)
     if html is not None:
-        Path(html).parent.mkdir(parents=True, exist_ok=True)
-        Path(html).write_text(as_html(report), encoding="utf-8")
+        make_folder(Path(html).parent)
+        write_atomically(Path(html), as_html(report))
         console.note(f"Written: {html}")
     if plots is not None:
         for path in draw_all(report, Path(plots)):

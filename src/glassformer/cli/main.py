@@ -235,10 +235,10 @@ def compare(
     json_: Json = False,
 ) -> None:
     """Runs side by side: parameters, tokens, score, speed, time; the curves in one plot."""
-    from glassformer.runs.compare import compare as compare_all
-    from glassformer.runs.compare import show_table
+    from glassformer.cli.opening import open_run
+    from glassformer.runs.compare import compare_runs, runs_under, show_table
 
-    rows = compare_all(*runs)
+    rows = compare_runs([open_run(run) for path in runs for run in runs_under(path)])
     if html:
         rows.save(html)
         console.note(f"Wrote {html}.")

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from glassformer.cli import console
+
 if TYPE_CHECKING:  # loaded when a command runs, so that --help is instant
     from glassformer.runs.run import Run
 
@@ -11,4 +13,9 @@ def open_run(path: str) -> "Run":
     from glassformer.runs.run import load
 
     tune_process()
-    return load(path)
+    run = load(path)
+    if not run.is_sealed:
+        console.note(
+            f"Note: {path} is unsealed (made by an older version): a changed file in it goes unnoticed."
+        )
+    return run

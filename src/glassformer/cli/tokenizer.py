@@ -62,7 +62,7 @@ def train(
 
     from glassformer.config.schema import build
     from glassformer.core.errors import UsageError
-    from glassformer.core.files import writing
+    from glassformer.core.files import make_folder
     from glassformer.data.datasets import open_corpus
     from glassformer.tokenizers.load import train_tokenizer
     from glassformer.tokenizers.tokenizer import END_OF_TEXT
@@ -122,9 +122,8 @@ def train(
         tokenizer = train_tokenizer(settings.kind, texts, settings.vocab, settings.pattern, named, **more)
     seconds = time.perf_counter() - began
     path = Path(out)
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        tokenizer.save(path)
+    make_folder(path.parent)
+    tokenizer.save(path)
     if dropped:
         console.note(
             f"Note: the rarest pieces, {dropped:,} occurrences in all, were left out to save memory; the "
@@ -163,13 +162,13 @@ def encode(
 ) -> None:
     """The ids of a text."""
     import os
-    import sys
 
     from glassformer.core.errors import UsageError
+    from glassformer.core.terminal import standard_input
     from glassformer.tokenizers.load import load_tokenizer
 
     tokenizer = load_tokenizer(file)
-    data = sys.stdin.buffer.read() if text == "-" else os.fsencode(text)
+    data = standard_input().read() if text == "-" else os.fsencode(text)
     text = data.decode(errors="replace")
     if spans + steps + specials > 1:
         raise UsageError("give one of --specials, --spans and --steps")
@@ -190,12 +189,11 @@ def decode(
     json_: Json = False,
 ) -> None:
     """The text of ids."""
-    import sys
-
     from glassformer.core.errors import UsageError
+    from glassformer.core.terminal import read_standard_input
     from glassformer.tokenizers.load import load_tokenizer
 
-    listed = (sys.stdin.read() if ids == "-" else ids).strip().removeprefix('{"ids":').rstrip("}")
+    listed = (read_standard_input() if ids == "-" else ids).strip().removeprefix('{"ids":').rstrip("}")
     words = listed.replace(",", " ").strip("[]\n ").split()
     wrong = [word for word in words if not word.isdecimal()]
     if wrong:

@@ -49,10 +49,9 @@ def generate(
     json_: Json = False,
 ) -> None:
     """Let a run write: one token at a time, each fed back in."""
-    import sys
-
     from glassformer.cli.opening import open_run
     from glassformer.core.errors import UsageError
+    from glassformer.core.terminal import read_standard_input
     from glassformer.generation.sampling import Sampler, refuse_with_beams
 
     drawing = {"temperature": temperature, "top-k": top_k, "top-p": top_p, "min-p": min_p, "seed": seed}
@@ -63,16 +62,15 @@ def generate(
             raise UsageError(f"--n {n}: {beams} beams end in {beams} texts; ask for at most as many")
     if greedy and any(value is not None for value in drawing.values()):
         raise UsageError("--greedy always takes the best token: leave out what is said about drawing")
+    default = 0.0 if greedy else 0.8
+    sampler = Sampler(default if temperature is None else temperature, top_k, top_p, min_p, seed)
+    stops = [s.replace("\\n", "\n") for s in stop or []]
     if prompt == "-":
-        prompt = sys.stdin.read()
+        prompt = read_standard_input()
     opened = open_run(run)
     if beams is not None:
         _generate_by_beams(opened.search(prompt, tokens, beams)[:n], prompt, json_)
         return
-    if greedy:
-        temperature = 0.0
-    sampler = Sampler(0.8 if temperature is None else temperature, top_k, top_p, min_p, seed)
-    stops = [s.replace("\\n", "\n") for s in stop or []]
     parts = opened.stream(prompt, tokens, sampler=sampler, n=n, stop=stops)
     if n == 1 and not json_:  # on the terminal as it is written
         console.put(prompt, end="")
@@ -181,11 +179,10 @@ def fill(
 
 
 def _lines(text: str) -> list[str]:
-    import sys
-
     from glassformer.core.errors import UsageError
+    from glassformer.core.terminal import read_standard_input
 
-    lines = sys.stdin.read().removesuffix("\n").split("\n") if text == "-" else [text]
+    lines = read_standard_input().removesuffix("\n").split("\n") if text == "-" else [text]
     if not any(line.strip() for line in lines):
         raise UsageError("there is nothing to read: give a text, or lines on standard input")
     return lines

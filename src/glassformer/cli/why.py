@@ -38,6 +38,7 @@ def why(
     from pathlib import Path
 
     from glassformer.cli.opening import open_run
+    from glassformer.core.files import make_folder
     from glassformer.inspection.plots import save
     from glassformer.lessons.registry import LESSONS, OF_NO_MODEL, SUBJECTS, teach
 
@@ -52,7 +53,7 @@ def why(
     taught = teach(lesson, open_run(run) if run is not None else None)
     if plots is not None:
         folder = Path(plots)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for path in save(taught.plot.draw(), folder / lesson):
             console.note(f"Written: {path}")
     console.put_json({"lesson": lesson, **taught.as_dict()}) if json_ else console.put(taught.show())

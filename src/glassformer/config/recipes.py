@@ -1,14 +1,18 @@
 """Where settings come from: recipes and `--set key=value`, as plain nested dictionaries."""
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from glassformer.config.schema import SECTIONS, coerce
 from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError, closest
+from glassformer.core.files import read_text
 
 RECIPES = Path(__file__).parents[1] / "recipes"
+LONGEST = 1 << 22  # bytes of a YAML file: reading one takes seconds for each million
+MOST_NODES = 100_000  # values that it may stand for
 
 
 def merge(*layers: Settings) -> Settings:
@@ -41,7 +45,7 @@ def parse_overrides(pairs: list[str]) -> Settings:
         if not equals:
             raise UsageError(f"--set {pair}: expected key=value, for example model.layers=4")
         try:
-            parsed = yaml.safe_load(value) if value else value
+            parsed = parse_yaml(value) if value else value
         except yaml.YAMLError:
             parsed = value
         settings = merge(settings, {section: {field: parsed}} if dot else {section: parsed})
@@ -82,9 +86,29 @@ def load_variants(name: str) -> dict[str, Settings]:
     return {key: coerce(settings, f"recipe {name}, {key}") for key, settings in variants.items()}
 
 
+def parse_yaml(text: str) -> Any:
+    """YAML as plain data. A text that stands for far more than it says, by its aliases, is a YAMLError."""
+    if _nodes(yaml.compose(text, Loader=yaml.SafeLoader), {}) > MOST_NODES:
+        raise yaml.YAMLError(f"with its aliases written out it has more than {MOST_NODES:,} values")
+    return yaml.safe_load(text)
+
+
+def _nodes(node: yaml.Node | None, known: dict[int, float]) -> float:
+    """How many values a node stands for when every alias in it is written out."""
+    if id(node) not in known:
+        known[id(node)] = float("inf")  # what holds itself has no end
+        children: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            children = [child for pair in node.value for child in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            children = node.value
+        known[id(node)] = 1 + sum(_nodes(child, known) for child in children)
+    return known[id(node)]
+
+
 def read_yaml(path: Path) -> Settings:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = parse_yaml(read_text(path, LONGEST))
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
         raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())[:300]}") from None
     except RecursionError:

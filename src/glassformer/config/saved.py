@@ -6,10 +6,11 @@ from pathlib import Path
 import yaml
 
 from glassformer.config.recipes import merge, nested, read_yaml
-from glassformer.config.schema import FORMAT_VERSION, Config, build, flatten
+from glassformer.config.schema import FORMAT_VERSION, Config, build, flatten, shortened
 from glassformer.config.section import Settings
 from glassformer.core.errors import RunError, UsageError
-from glassformer.core.files import write_atomically
+from glassformer.core.files import read_json, user_path, write_atomically
+from glassformer.core.strict_json import dump_json
 
 # What a resumed run may be given anew, since its course does not depend on it (another device is announced).
 MAY_CHANGE = {
@@ -23,6 +24,28 @@ MAY_CHANGE = {
     "training.tensorboard",
 }
 
+SEALED_VERSION = 2  # of a run directory, from which on it must have a seal
+PLACES = {"data.source", "data.target"}  # text may be moved; that it is the same text is checked by itself
+
+
+def sealed_settings(config: Config) -> Settings:
+    """What a run is held to whenever it is opened: all settings but those that may change."""
+    flat = flatten(config.model_dump(mode="json"))
+    flat["data.mix"] = list(flat["data.mix"].values())
+    return {key: value for key, value in flat.items() if key not in MAY_CHANGE | PLACES}
+
+
+def refuse_edited(path: Path, config: Config, sealed: Settings) -> None:
+    """A config.yaml that was edited would make another model of the same weights."""
+    now = json.loads(dump_json(sealed_settings(config)))  # as JSON has it: keys are texts
+    # A setting that is new since then has its default, which is what the run was made with.
+    changed = [f"{key}: {value} → {now.get(key)}" for key, value in sealed.items() if now.get(key) != value]
+    if changed:
+        raise RunError(
+            f"{path} was edited since the run was made ({'; '.join(changed[:3])}). Restore it. Another model "
+            f"is another run: train it with --set and, to begin with these weights, --init {path.parent}."
+        )
+
 
 ORIGINAL_SPLIT = "name"  # of a run that does not say
 
@@ -35,9 +58,9 @@ def save_config(config: Config, path: Path) -> None:
 def load_config(path: Path) -> Config:
     content = read_yaml(path)
     version = content.get("format_version")
-    if version != FORMAT_VERSION:
+    if version not in range(1, FORMAT_VERSION + 1):
         raise RunError(
-            f"{path} has format_version {version!r}; this glassformer reads {FORMAT_VERSION}. "
+            f"{path} has format_version {shortened(version)}; this glassformer reads 1 to {FORMAT_VERSION}. "
             "Open it with the version that wrote it."
         )
     data = content.get("data")
@@ -80,13 +103,13 @@ def continued_config(folder: Path, settings: Settings) -> Config:
 
 def _found_again(name: str, known: dict[str, float]) -> str:
     """A source of a mix as the run has it written down: with its whole path."""
-    return name if name in known else str(Path(name).expanduser().resolve())
+    return name if name in known else str(user_path(name).resolve())
 
 
 def refuse_changed(checkpoint: Path, settings: Settings) -> None:
     """A config.yaml that was edited since: what it says must be what the checkpoint was made by."""
     try:
-        state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+        state = read_json(checkpoint / "state.json")
         before: Settings = dict(state.get("settings") or {})
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return  # whoever loads the checkpoint says what is wrong with it
@@ -104,4 +127,4 @@ def refuse_changed(checkpoint: Path, settings: Settings) -> None:
 
 
 def _same_source(asked: str | None, begun_with: str | None) -> bool:
-    return asked in (None, "-", begun_with) or str(Path(str(asked)).expanduser().resolve()) == begun_with
+    return asked in (None, "-", begun_with) or str(user_path(str(asked)).resolve()) == begun_with

@@ -3,6 +3,7 @@
 The descriptions of the settings are the documentation: docs/settings.md is made from them.
 """
 
+import reprlib
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
@@ -13,7 +14,7 @@ from glassformer.config.section import RULES, Section, Settings
 from glassformer.config.training import TrainingConfig
 from glassformer.core.errors import UsageError, closest
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1: before runs were sealed
 
 TEXT_TASKS = ("language", "masked")  # they learn from text, the others from examples
 FAMILIES = {  # which models can do a task
@@ -130,8 +131,15 @@ def coerce(settings: Settings, where: str) -> Settings:
                 clean[section][name] = typed.validate_python(value)
             except ValidationError as error:
                 message = error.errors()[0]["msg"]
-                raise UsageError(f"{where}: {section}.{name}: {message} (given: {value!r})") from None
+                raise UsageError(
+                    f"{where}: {section}.{name}: {message} (given: {shortened(value)})"
+                ) from None
     return clean
+
+
+def shortened(value: Any) -> str:
+    """A value in a message, which is to stay one line."""
+    return reprlib.repr(value)
 
 
 def flatten(settings: Settings) -> dict[str, Any]:
@@ -151,7 +159,7 @@ def _explain(error: ValidationError) -> str:
     for finding in error.errors():
         key = ".".join(str(part) for part in finding["loc"])
         message = finding["msg"].removeprefix("Value error, ")
-        given = "" if isinstance(finding["input"], dict) else f" (given: {finding['input']!r})"
+        given = "" if isinstance(finding["input"], dict) else f" (given: {shortened(finding['input'])})"
         own = finding["type"] == "value_error"  # our own messages name the settings themselves
         lines.append(message if own else f"{key}: {message}{given}")
     return "\n".join(lines)

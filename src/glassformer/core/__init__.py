@@ -1,10 +1,11 @@
 """What everything may use.
 
     errors.py   the exceptions that a user can meet
-    files.py    files written whole or not at all
+    files.py    the one way to files: written whole and never through a link, read within bounds
     blocks.py   large files checked block by block, each before its first use
     strict_json.py  JSON as every reader takes it
     lock.py     one process in a folder at a time
+    terminal.py what is shown on a terminal, and what when it goes away
     device.py   where and how the arithmetic is done
     process.py  what a process that computes for long sets up once
 

@@ -34,7 +34,7 @@ class DivergedError(GlassformerError):
 
 
 class Interrupted(GlassformerError):  # noqa: N818 - an event, not a fault
-    """Stopped by a signal after everything was saved: exit code 130 (SIGINT) or 143 (SIGTERM)."""
+    """Stopped by a signal after everything was saved: exit code 128 and its number (130 for SIGINT)."""
 
     def __init__(self, message: str, signal_number: int):
         super().__init__(message)

@@ -2,13 +2,14 @@
 
 import os
 import platform
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from glassformer.core.errors import RunError
-from glassformer.core.files import writing
+from glassformer.core.files import open_log
 
 NAME = ".lock"
 PATIENCE = 0.2  # seconds between two tries
@@ -16,16 +17,20 @@ PATIENCE = 0.2  # seconds between two tries
 
 @contextmanager
 def locked(folder: Path, wait: bool = False) -> Iterator[None]:
-    """Hold the folder, or say who does; `wait`: until it is free."""
-    with writing(folder):
-        file = (folder / NAME).open("a+", encoding="utf-8")
-    with file:
+    """Hold the folder, or say who does; `wait`: until it is free, unless its holder is frozen."""
+    with open_log(folder / NAME, "a+") as file:
         while not _take(file.fileno()):
-            if wait:
-                time.sleep(PATIENCE)
-                continue
             file.seek(0)
             holder = file.read(100).strip() or "another process"
+            frozen = _frozen(holder)
+            if wait and frozen is None:
+                time.sleep(PATIENCE)
+                continue
+            if frozen is not None:
+                raise RunError(
+                    f"{folder} is held by {holder}, which is frozen (Ctrl-Z, or SIGSTOP). Let it go on with "
+                    f"kill -CONT {frozen}, or end it with kill -KILL {frozen}; nothing that is saved is lost."
+                )
             raise RunError(
                 f"{folder} is being trained by {holder}. Wait for it to end, or choose another --out."
             )
@@ -33,6 +38,18 @@ def locked(folder: Path, wait: bool = False) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {platform.node()}")
         file.flush()
         yield
+
+
+def _frozen(holder: str) -> int | None:
+    """The number of the process that holds a lock, if it is one of this machine and stopped."""
+    match = re.fullmatch(r"process (\d+) on (.*)", holder, re.DOTALL)
+    if match is None or match[2] != platform.node():
+        return None
+    try:
+        status = Path(f"/proc/{match[1]}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # another system, or it has just ended
+        return None
+    return int(match[1]) if status.rpartition(")")[2].split()[:1] in (["T"], ["t"]) else None
 
 
 def _take(descriptor: int) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Literal, overload
 
 from glassformer.config.schema import TEXT_TASKS
 from glassformer.core.errors import DataError, UsageError, closest
+from glassformer.core.files import user_path
 from glassformer.data.catalog import DATASETS, Generated, Published, dataset_names
 from glassformer.data.collection import Records, is_collection, open_records
 from glassformer.data.download import local_file
@@ -143,7 +144,7 @@ def _find_corpus(
     if isinstance(dataset, Published):
         return _published_corpus(source, dataset)
     somewhere = source == "-" or source.startswith(PREFIX) or set(source) & set("*?[")
-    if not somewhere and not Path(source).expanduser().exists():
+    if not somewhere and not user_path(source).exists():
         names = dataset_names()
         raise DataError(
             f"there is no file, folder or data set '{source}'.{closest(source, names)} "
@@ -161,7 +162,7 @@ def open_examples(source: str, task: str, target: str | None, valid: float, test
         return _generator(source).examples()
     if isinstance(dataset, Published):
         return _published_examples(source, dataset)
-    if source == "-" or not Path(source).expanduser().exists():
+    if source == "-" or not user_path(source).exists():
         # Those that need no download first.
         fitting = sorted(dataset_names(task), key=lambda name: isinstance(DATASETS[name], Published))
         raise DataError(

@@ -170,7 +170,7 @@ class Parquet(RecordFile):
 
     def _rows(self) -> Iterator[Part]:
         arrow, parquet = require_package("pyarrow", self.name), require_package("pyarrow.parquet", self.name)
-        row = 0
+        row = unpacked = 0
         try:
             schema = parquet.read_schema(self.path)
             if self.field not in schema.names:
@@ -183,18 +183,31 @@ class Parquet(RecordFile):
                 size = sum(group.total_byte_size for group in groups)
                 batch_rows = max(1, min(BATCH_ROWS, BATCH_BYTES * self.rows // max(1, size)))
                 if size > RATIO_FLOOR and size > MAX_RATIO * self.size:
-                    raise DataError(f"{self.name} unpacks to more than {MAX_RATIO} times its size.")
+                    raise self._too_dense()
                 for batch in file.iter_batches(batch_rows, columns=[self.field], use_threads=False):
                     for value in batch.column(0):
                         row += 1
                         text = text_of({self.field: value.as_py()}, self.field, f"{self.name}, row {row}")
+                        # What the file says of itself is not to be relied on: a value that is stored once
+                        # may stand for any number of rows.
+                        unpacked += len(text)
+                        if unpacked > RATIO_FLOOR and unpacked > MAX_RATIO * self.size:
+                            raise self._too_dense()
                         if len(text) > MAX_RECORD_BYTES:
                             raise record_too_large(f"{self.name}, row {row}")
                         if text:
                             yield Document(text)
+        except UnicodeDecodeError:
+            raise DataError(f"{self.name}, row {row} is not UTF-8 text.") from None
         except (arrow.ArrowException, OSError) as error:
             after = f" after row {row}" if row else ""
             raise DataError(f"{self.name} is no Parquet file, or damaged{after}: {error}") from None
+
+    def _too_dense(self) -> DataError:
+        return DataError(
+            f"{self.name} unpacks to more than {MAX_RATIO} times its size, which no text does. "
+            "If it is meant so, write it without compression and dictionary first."
+        )
 
     def total(self, read: int, count: int) -> float:
         return read * self.rows / max(1, count)

@@ -24,7 +24,7 @@ import numpy as np
 
 from glassformer.core.blocks import BLOCK, CheckedBlocks, block_count, block_digest
 from glassformer.core.blocks import DIGEST as BLOCK_DIGEST
-from glassformer.core.files import write_atomically
+from glassformer.core.files import open_log, remove, replacing, write_atomically
 from glassformer.core.strict_json import dump_json
 from glassformer.data.digests import DigestSet
 from glassformer.data.sources import Corpus, SourceChangedError
@@ -114,14 +114,14 @@ class ShardWriter:
             journal = Journal()
         else:
             blocks = sum(block_count(facts["size"]) for facts in journal.files.values())
-            os.truncate(self.folder / BLOCKS, blocks * BLOCK_DIGEST)
+            _truncate(self.folder / BLOCKS, blocks * BLOCK_DIGEST)
             if self.known_digests is not None:
-                os.truncate(self.folder / DIGESTS, journal.fresh * DIGEST)
+                _truncate(self.folder / DIGESTS, journal.fresh * DIGEST)
                 self.known_digests.load(self.folder / DIGESTS)
         complete = {JOURNAL, DIGESTS, BLOCKS, *journal.files} if journal.files else set()
         for path in self.folder.iterdir():
             if path.name not in complete:
-                path.unlink()
+                remove(path)
         return journal
 
     def _pieces(self, tokenizer: Tokenizer) -> Iterator[tuple[Step, np.ndarray]]:
@@ -186,10 +186,11 @@ class ShardWriter:
             files: list[str] = self.journal.splits[split]["files"]
             name = f"{split}-{len(files):05d}.npy"
             ids = np.concatenate(arrays)
-            np.save(self.folder / name, ids, allow_pickle=False)
-            with (self.folder / name).open("rb") as file:
-                os.fsync(file.fileno())
-                header = file.read((self.folder / name).stat().st_size - ids.nbytes)
+            with replacing(self.folder / name) as temporary, temporary.open("w+b") as file:
+                np.save(file, ids, allow_pickle=False)
+                size = file.tell()
+                file.seek(0)
+                header = file.read(size - ids.nbytes)
             _append(self.folder / BLOCKS, _digests(header, ids))
             files.append(name)
             self.journal.files[name] = {"tokens": len(ids), "size": len(header) + ids.nbytes}
@@ -206,8 +207,13 @@ class ShardWriter:
             write_atomically(self.folder / JOURNAL, dump_json(asdict(journal)))
 
 
+def _truncate(path: Path, size: int) -> None:
+    with open_log(path, "ab") as file:
+        file.truncate(size)
+
+
 def _append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
+    with open_log(path, "ab") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -15,7 +15,6 @@ the background. What is not what was written is made again from the text.
 
 import hashlib
 import json
-import shutil
 import threading
 import time
 from bisect import bisect_right
@@ -30,7 +29,7 @@ import numpy as np
 
 from glassformer.core.blocks import BLOCK
 from glassformer.core.errors import DataError
-from glassformer.core.files import cache_dir, digest, sync_folder, write_atomically, writing
+from glassformer.core.files import cache_dir, digest, move, own_folder, remove, write_atomically, writing
 from glassformer.core.lock import locked
 from glassformer.core.strict_json import dump_json
 from glassformer.data.digests import DigestSet
@@ -239,24 +238,23 @@ def tokenize(
             say(f"the token shards of {corpus.name} were damaged ({reason}): made again from the text")
         _remove_stale_drafts(folder.parent)
         for _ in range(2):
-            draft.mkdir(exist_ok=True)
+            own_folder(draft)
             try:
                 if _damage(draft, corpus, tokenizer, thorough=True) is not None:  # else it lacks its name
                     _write(draft, corpus, tokenizer, progress, after)
                 break
             except StaleDraftError:
                 say(f"a draft of the shards of {corpus.name} was made from other text: begun anew")
-                shutil.rmtree(draft)
+                remove(draft)
             except SourceChangedError:
-                shutil.rmtree(draft, ignore_errors=True)
+                remove(draft)
                 raise
             finally:
                 if not (draft / JOURNAL).is_file() and not (draft / INDEX).is_file():  # nothing to go on from
-                    shutil.rmtree(draft, ignore_errors=True)
-        (draft / JOURNAL).unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        draft.replace(folder)
-        sync_folder(folder.parent)
+                    remove(draft)
+        remove(draft / JOURNAL)
+        remove(folder)
+        move(draft, folder)
     return folder
 
 
@@ -323,7 +321,7 @@ def _remove_stale_drafts(folder: Path) -> None:
     """Drafts that nobody has gone on with for a month."""
     for draft in folder.glob(".draft-*"):
         if time.time() - draft.stat().st_mtime > DRAFT_LIFETIME:
-            shutil.rmtree(draft, ignore_errors=True)
+            remove(draft)
 
 
 def dropped(folder: Path) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import DataError, UsageError
+from glassformer.core.files import user_path
 from glassformer.data.examples import Example, Examples, divide_examples
 from glassformer.data.text_files import text_digest
 
@@ -28,7 +29,7 @@ SPLIT_NAMES = {"train": ("train",), "valid": ("valid", "val", "dev", "validation
 
 def own_examples(source: str, task: str, target: str | None, valid: float, test: float) -> Examples:
     """The examples in a file or folder of the user's."""
-    path = Path(source).expanduser()
+    path = user_path(source)
     if path.is_dir():
         splits = _folder(path, task)
         rule = "as the files are named"
@@ -53,7 +54,7 @@ def _folder(folder: Path, task: str) -> dict[str, list[Example]]:
 def read_examples(path: Path, task: str, target: str | None) -> list[Example]:
     text_digest(path, str(path))
     if task == "translate" and target is not None:
-        return _parallel(path, Path(target).expanduser())
+        return _parallel(path, user_path(target))
     suffix = path.suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
         return list(_json_lines(path, task))

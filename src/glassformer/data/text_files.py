@@ -5,8 +5,6 @@ import hashlib
 import os
 import re
 import shutil
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,8 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import DataError
-from glassformer.core.files import cache_dir, cache_root, digest, replacing, write_atomically, writing
+from glassformer.core.files import (
+    cache_dir,
+    cache_root,
+    digest,
+    make_folder,
+    move,
+    replacing,
+    user_path,
+    write_atomically,
+    writing,
+)
 from glassformer.core.lock import NAME as LOCK
+from glassformer.core.terminal import standard_input
 from glassformer.data.packed import PIECE, open_packed
 
 RUN_CONFIG, CONFIG_START = "config.yaml", b"format_version:"  # what makes a folder a run, and how it begins
@@ -34,7 +43,7 @@ def files_under(source: str) -> tuple[list[Path], list[str]]:
     What the program itself wrote is no text of the user's: run folders, the page of a sweep and the cache are
     passed over wherever they lie; a file of theirs that is named itself is taken.
     """
-    root = Path(source).expanduser()
+    root = user_path(source)
     if root.is_file():
         return [root], [root.name]
     if root.is_dir():
@@ -181,8 +190,8 @@ def keep_input(spooled: Path, folder: Path) -> None:
     It is the same file under a second name where the system can do that, else a copy.
     """
     kept = folder / STDIN / spooled.name
+    make_folder(kept.parent)
     with writing(kept):
-        kept.parent.mkdir(exist_ok=True)
         try:
             os.link(spooled, kept)
         except FileExistsError:
@@ -190,6 +199,16 @@ def keep_input(spooled: Path, folder: Path) -> None:
         except OSError:  # another disk, or one without links
             with replacing(kept) as temporary:
                 shutil.copyfile(spooled, temporary)
+
+
+def is_kept_input(path: Path) -> bool:
+    """Whether this is the folder that `keep_input` makes, with nothing else in it."""
+    return (
+        path.name == STDIN
+        and path.is_dir()
+        and not path.is_symlink()
+        and all(SPOOLED.fullmatch(file.name) and file.is_file() for file in path.iterdir())
+    )
 
 
 def find_input(source: str, folder: Path) -> str:
@@ -209,8 +228,7 @@ def find_input(source: str, folder: Path) -> str:
 def spool_standard_input() -> Path:
     """Standard input can be read once only, so it is kept in the cache under its digest."""
     folder = cache_dir(STDIN)
-    with writing(folder):
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as spool:
-            shutil.copyfileobj(sys.stdin.buffer, spool)
-        path = Path(spool.name)
-        return path.replace(folder / f"{digest(path)}.txt")
+    source, spool = standard_input(), folder / f"spool-{os.getpid()}"
+    with replacing(spool) as temporary, temporary.open("wb") as file:
+        shutil.copyfileobj(source, file)
+    return move(spool, folder / f"{digest(spool)}.txt")

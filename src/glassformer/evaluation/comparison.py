@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from glassformer.core.terminal import caption
+
 AXES = {"step": "steps", "tokens": "tokens", "seconds": "seconds of training", "operations": "operations"}
 COLOURS = ("#1f5fa8", "#c8501e", "#2f8f4e", "#8a4fa8", "#b08a00", "#5a5a5a", "#d14a7c", "#2a9d9d")
 
@@ -160,7 +162,7 @@ def plot(rows: Sequence[Row], kind: str = "svg") -> bytes:
         for row in curves:
             colour = COLOURS[groups.index(row.group) % len(COLOURS)]
             group = [r for r in curves if r.group == row.group]
-            name = Line(group).name if row is group[0] else None  # in the legend once
+            name = caption(Line(group).name) if row is group[0] else None  # in the legend once
             x = [_coordinate(row, point, axis) for point in row.curve]
             y = [point["score"] for point in row.curve]
             axes.plot(x, y, "o-", markersize=3, linewidth=1.4, color=colour, label=name)

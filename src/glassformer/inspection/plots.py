@@ -10,6 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
+from glassformer.core.files import make_folder, replacing
+from glassformer.core.terminal import caption
 from glassformer.inspection.heads import KINDS
 from glassformer.inspection.report_text import visible
 
@@ -19,7 +21,7 @@ INK, RULE, WARM = "#1f3a5f", "#8fa3b8", "#c4512d"
 
 def draw_all(report: dict[str, Any], folder: Path) -> list[Path]:
     """Every picture that the report has the numbers for."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     pictures: dict[str, Figure] = {}
     for part, tokens in report["tokens"].items():
         if f"{part}attention" in report:
@@ -48,9 +50,10 @@ def draw_all(report: dict[str, Any], folder: Path) -> list[Path]:
 def save(figure: Figure, stem: Path) -> list[Path]:
     paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("svg", "png")]
     for path in paths:
-        figure.savefig(
-            path, dpi=150, bbox_inches="tight", metadata={"Date": None} if path.suffix == ".svg" else None
-        )
+        ending = path.suffix[1:]
+        with replacing(path) as temporary:
+            metadata = {"Date": None} if ending == "svg" else None
+            figure.savefig(temporary, format=ending, dpi=150, bbox_inches="tight", metadata=metadata)
     return paths
 
 
@@ -90,10 +93,14 @@ def lens(report: dict[str, Any]) -> Figure:
     for y, row in enumerate(table):
         for x, (token, p) in enumerate(row):
             colour = "white" if p > 0.5 else "black"
-            axes.text(x, y, visible(token)[:8], ha="center", va="center", fontsize=7, color=colour)
+            axes.text(x, y, caption(visible(token)[:8]), ha="center", va="center", fontsize=7, color=colour)
     axes.set_yticks(range(len(sites)), sites, fontsize=7)
     axes.set_xticks(
-        range(len(table[0])), [visible(t)[:10] for t in tokens[window]], fontsize=7, rotation=60, ha="right"
+        range(len(table[0])),
+        [caption(visible(t)[:10]) for t in tokens[window]],
+        fontsize=7,
+        rotation=60,
+        ha="right",
     )
     axes.set_title("What the stream would answer at each depth", fontsize=9, loc="left")
     return figure
@@ -127,7 +134,7 @@ def attribution(section: dict[str, Any], most: int = 24) -> Figure:
     axes.axvline(0, color=RULE, linewidth=0.8)
     axes.tick_params(labelsize=7)
     axes.set_title(
-        f"The logit of {visible(section['output'])}: {section['logit']:.3f}", fontsize=9, loc="left"
+        f"The logit of {caption(visible(section['output']))}: {section['logit']:.3f}", fontsize=9, loc="left"
     )
     _plain(axes)
     return figure
@@ -238,8 +245,8 @@ def cost(points: Sequence[Any], fits: Sequence[Any]) -> Figure:
 
 
 def _tick(axes: Axes, keys: Sequence[str], queries: Sequence[str]) -> None:
-    axes.set_xticks(range(len(keys)), [visible(t)[:10] for t in keys], fontsize=6, rotation=90)
-    axes.set_yticks(range(len(queries)), [visible(t)[:10] for t in queries], fontsize=6)
+    axes.set_xticks(range(len(keys)), [caption(visible(t)[:10]) for t in keys], fontsize=6, rotation=90)
+    axes.set_yticks(range(len(queries)), [caption(visible(t)[:10]) for t in queries], fontsize=6)
 
 
 def _plain(axes: Axes) -> None:

@@ -10,18 +10,18 @@ outputs, ours as outputs × inputs, so each is turned.
     ln_f                         stack.norm
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from glassformer.core.errors import RunError
+from glassformer.core.files import read_json
 from glassformer.tokenizers.load import load_tokenizer
 from glassformer.tokenizers.tokenizer import Tokenizer
+from glassformer.training.checkpoint.weights import load_tensors
 
 ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu", "relu": "relu"}
 PARTS = {
@@ -44,6 +44,12 @@ OUTSIDE = {
     "ln_f.weight": "stack.norm.gamma",
     "ln_f.bias": "stack.norm.beta",
     "lm_head.weight": "unembedding.weight",
+}
+TYPES = {  # of weights; smaller ones come with scales of their own, which we do not know
+    torch.float64: "float64",
+    torch.float32: "float32",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
 }
 BUFFERS = ("attn.bias", "attn.masked_bias")  # masks that old files carry; ours are made
 
@@ -121,11 +127,11 @@ def gpt2_settings(config: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = read_json(path, 1 << 24)
     except FileNotFoundError:
         raise RunError(f"{path.parent} has no config.json") from None
-    except (ValueError, RecursionError, OSError) as error:
-        raise RunError(f"{path} cannot be read: {error}") from None
+    except (ValueError, OSError) as error:
+        raise RunError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not isinstance(config, dict):
         raise RunError(f"{path}: expected a JSON object")
     return config
@@ -139,12 +145,12 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
         hint = f" ({other[0]} is pickled and is not opened: save the model as safetensors)" if other else ""
         raise RunError(f"{folder} has no model*.safetensors{hint}")
     tensors: dict[str, Tensor] = {}
+    places: dict[str, Path] = {}
     for path in files:
-        try:
-            with safe_open(path, framework="pt") as file:
-                tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError, ValueError) as error:
-            raise RunError(f"{path} is damaged: {error}") from None
+        for name, tensor in load_tensors(path).items():
+            if name in tensors:
+                raise RunError(f"{folder}: {name} is both in {places[name].name} and in {path.name}")
+            tensors[name], places[name] = tensor, path
     return tensors
 
 
@@ -168,7 +174,12 @@ def _our_weights(tensors: dict[str, Tensor], settings: dict[str, Any], folder: P
             continue
         if ours in weights:
             raise RunError(f"{folder}: {short} is there twice")
-        if not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
+        if tensor.dtype not in TYPES:
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise RunError(
+                f"{folder}: {name} is of type {kind}; only {', '.join(TYPES.values())} can be read"
+            )
+        if not bool(tensor.isfinite().all()):
             raise RunError(f"{folder}: {name} holds values that are no finite numbers")
         weights[ours] = tensor.float().contiguous()
     if unknown:

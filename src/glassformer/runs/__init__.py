@@ -4,6 +4,7 @@
     run.py           `gf.load`: a run directory, opened
 
     asked.py         what the user said, as one dictionary
+    begin.py         the first files of a run directory, which a kill cannot spoil
     prepare.py       the data that is named, its tokenizer, and the task that binds the two
     autosize.py      sizes from how much text there is;  machine.py and what the machine can do
     resolve.py       the one way from these to a configuration

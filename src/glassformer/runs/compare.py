@@ -11,7 +11,6 @@ from glassformer.core.files import write_atomically
 from glassformer.core.strict_json import dump_json
 from glassformer.evaluation.comparison import Row, as_dicts, page, plot, table
 from glassformer.runs.run import Run, load
-from glassformer.training.log import read_metrics
 
 
 @dataclass
@@ -83,7 +82,7 @@ def _row(run: Run, name: str) -> Row:
     key = {"bits per byte": "bits_per_byte", "accuracy": "accuracy"}.get(score["name"], "loss")
     curve = [
         {"step": r["step"], "tokens": r["train_tokens"], "seconds": r["seconds"], "score": r[key]}
-        for r in read_metrics(run.path / "metrics.jsonl")
+        for r in run.metrics
         if r.get("split") == "valid" and r.get(key) is not None and "train_tokens" in r
     ]
     window = result["valid"].get("window")

@@ -2,22 +2,21 @@
 
 from pathlib import Path
 
-from glassformer.config.saved import save_config
 from glassformer.config.schema import build
 from glassformer.core.errors import RunError
-from glassformer.core.files import write_atomically, writing
-from glassformer.core.strict_json import dump_json
+from glassformer.core.files import make_folder
+from glassformer.core.lock import locked
 from glassformer.interop.huggingface import read_gpt2
 from glassformer.models.build import make_language_model
+from glassformer.runs.begin import refuse_existing, write_beginning
 from glassformer.runs.run import Run
-from glassformer.training.checkpoint.weights import copy_weights, save_weights
+from glassformer.training.checkpoint.weights import copy_weights, unique_state_dict
 
 
 def import_hf(folder: str | Path, out: str | Path) -> Run:
     """Read a folder of Hugging Face's GPT-2 layout and write it as a run."""
     out = Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise RunError(f"{out} exists already: name another folder for the run, or remove it")
+    refuse_existing(out)
     imported = read_gpt2(folder)
     numbers = sum(t.numel() for t in imported.weights.values())
     if imported.settings["layers"] * imported.settings["width"] > numbers:
@@ -32,10 +31,7 @@ def import_hf(folder: str | Path, out: str | Path) -> Run:
     )
     model = make_language_model(config.model)
     copy_weights(model, imported.weights, str(folder))
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-    imported.tokenizer.save(out / "tokenizer.json")
-    save_weights(model, out / "model.safetensors")
-    write_atomically(out / "data.json", dump_json({"imported": str(Path(folder).resolve())}, indent=1))
-    save_config(config, out / "config.yaml")
+    record = {"imported": str(Path(folder).resolve())}
+    with locked(make_folder(out)):
+        write_beginning(out, config, record, imported.tokenizer, unique_state_dict(model))
     return Run(out)

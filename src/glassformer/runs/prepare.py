@@ -10,6 +10,7 @@ from glassformer.config.recipes import merge
 from glassformer.config.schema import build
 from glassformer.config.section import Settings
 from glassformer.core.errors import RunError, UsageError
+from glassformer.core.files import user_path
 from glassformer.data.examples import Examples
 from glassformer.data.mixtures import Mix
 from glassformer.data.shards import tokenizer_fingerprint
@@ -70,7 +71,7 @@ def _places(source: Corpus | Examples, target: str | None) -> Settings:
     if isinstance(source, Mix):
         places["mix"] = source.settings()
     if target is not None:
-        places["target"] = str(Path(target).expanduser().resolve())
+        places["target"] = str(user_path(target).resolve())
     return places
 
 

@@ -29,14 +29,15 @@ def as_arguments(
     source: Any, out: Path, settings: Settings | None, processes: int, resume: bool, **options: Any
 ) -> list[str]:
     """The command line that says what a call of `train` said."""
-    arguments = ["train", *([str(source)] if source is not None else []), "--out", str(out)]
+    arguments = ["train", f"--out={out}"]
     for name, value in options.items():
         if value is not None:
-            arguments += [f"--{name}", str(value)]
+            arguments += [f"--{name}={value}"]
     for key, value in flatten(settings or {}).items():
         if key != "training.processes":
             arguments += ["--set", f"{key}={dump_json(value, ensure_ascii=False, default=str)}"]
-    return [*arguments, "--set", f"training.processes={processes}", *(["--resume"] if resume else [])]
+    arguments += ["--set", f"training.processes={processes}", *(["--resume"] if resume else [])]
+    return [*arguments, *(["--", str(source)] if source is not None else [])]  # its name may begin with -
 
 
 def check_division(training: Settings, processes: int) -> None:

@@ -4,6 +4,7 @@
     tokenizer.json      in the Hugging Face format
     model.safetensors   the best weights by validation
     metrics.jsonl       the record of training, one JSON object per line
+    seal.json           what all of these must be
     data.json           which text it was trained on: fingerprints, splits, sizes
     result.json         how it ended
     checkpoints/        what resuming needs
@@ -23,7 +24,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from glassformer.config.data import DataConfig
-from glassformer.config.saved import load_config
+from glassformer.config.saved import SEALED_VERSION, load_config, refuse_edited
 from glassformer.config.schema import Config
 from glassformer.core.device import choose_device
 from glassformer.core.errors import RunError, UsageError
@@ -44,12 +45,21 @@ from glassformer.tasks.registry import find_task
 from glassformer.tasks.tagger import TagTask
 from glassformer.tasks.task import EvalOptions, Task, unknown_warning
 from glassformer.tasks.translator import TranslateTask
-from glassformer.tokenizers.load import load_tokenizer
+from glassformer.tokenizers.load import parse_tokenizer
 from glassformer.tokenizers.tokenizer import Tokenizer
+from glassformer.training.checkpoint.run_seal import (
+    WEIGHTS,
+    find_seal,
+    load_sealed,
+    read_sealed,
+    require_seal,
+)
 from glassformer.training.checkpoint.weights import load_weights
+from glassformer.training.log import parse_metrics
 
 Warn = Callable[[str], None]
 T = TypeVar("T", bound=Task)
+R = TypeVar("R")
 
 
 class Run:
@@ -62,6 +72,12 @@ class Run:
                 raise RunError(f"{self.path} is no run directory: it has no config.yaml.")
             raise RunError(f"{self.path} does not exist. Train one: glassformer train TEXT --out {self.path}")
         self.config: Config = load_config(self.path / "config.yaml")
+        seal = (
+            find_seal(self.path) if self.config.format_version < SEALED_VERSION else require_seal(self.path)
+        )
+        self.is_sealed = seal is not None
+        if seal is not None:
+            refuse_edited(self.path / "config.yaml", self.config, seal.settings)
         self.device = choose_device(device)
         self._tasks: dict[str | None, Task] = {}
 
@@ -72,7 +88,8 @@ class Run:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        return load_tokenizer(self.path / "tokenizer.json")
+        name = "tokenizer.json"
+        return parse_tokenizer(self.path / name, lambda: read_sealed(self.path, name, self.is_sealed))
 
     @cached_property
     def model(self) -> nn.Module:
@@ -88,9 +105,17 @@ class Run:
                 f"{self.path}: the model's vocabulary is {self.config.model.vocab}, "
                 f"the tokenizer's {len(self.tokenizer)}; they are not of one run."
             )
-        model = find_task(self.config.task).build(self.config.model)
-        load_weights(model, weights)
+        model = self.load_weights(self._load_model)
         return model.to(self.device).eval()
+
+    def load_weights(self, load: Callable[[Path], R]) -> R:
+        """What `load` makes of model.safetensors, which is held to the seal meanwhile."""
+        return load_sealed(self.path, WEIGHTS, load, self.is_sealed)
+
+    def _load_model(self, path: Path) -> nn.Module:
+        model = find_task(self.config.task).build(self.config.model)
+        load_weights(model, path)
+        return model
 
     @cached_property
     def language_model(self) -> LanguageModel:
@@ -101,26 +126,44 @@ class Run:
     @cached_property
     def data(self) -> dict[str, Any]:
         """What is known of the text it was trained on."""
-        path = self.path / "data.json"
         try:
-            return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
-        except (ValueError, TypeError):
-            raise RunError(f"{path} is damaged: expected a JSON object.") from None
+            return self._read_json("data.json")
+        except FileNotFoundError:
+            if self.is_sealed:
+                raise require_seal(self.path).refuse("data.json", None) from None
+            return {}
 
     @cached_property
     def result(self) -> dict[str, Any]:
         """How training ended."""
-        path = self.path / "result.json"
         try:
-            return dict(json.loads(path.read_text(encoding="utf-8")))
+            return self._read_json("result.json")
         except FileNotFoundError:
             if self.data.get("imported"):
                 raise RunError(f"{self.path} was imported: how it was trained is not known here") from None
             raise RunError(
                 f"{self.path} is not finished: it has no result.json. Go on with --resume."
             ) from None
-        except (ValueError, TypeError):
-            raise RunError(f"{path} is damaged: expected a JSON object.") from None
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The record of training."""
+        try:
+            return parse_metrics(read_sealed(self.path, "metrics.jsonl", self.is_sealed))
+        except FileNotFoundError:
+            raise RunError(f"{self.path / 'metrics.jsonl'} is missing.") from None
+        except OSError as error:
+            raise RunError(f"{self.path / 'metrics.jsonl'} cannot be read: {error}.") from None
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        try:
+            return dict(json.loads(read_sealed(self.path, name, self.is_sealed)))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise RunError(f"{self.path / name} cannot be read: {error.strerror or error}.") from None
+        except (ValueError, TypeError, RecursionError):
+            raise RunError(f"{self.path / name} is damaged: expected a JSON object.") from None
 
     # Its task
 

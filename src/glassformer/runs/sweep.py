@@ -7,13 +7,15 @@ from typing import Any
 
 import yaml
 
-from glassformer.config.recipes import load_variants, merge, nested, parse_overrides
+from glassformer.config.recipes import load_variants, merge, nested, parse_overrides, parse_yaml
 from glassformer.config.section import Settings
-from glassformer.core.errors import RunError, UsageError
+from glassformer.core.errors import UsageError
+from glassformer.core.files import inside
 from glassformer.core.strict_json import dump_json
 from glassformer.runs.asked import default_name, gather_asked
-from glassformer.runs.run import Run, load
-from glassformer.runs.train import train
+from glassformer.runs.begin import refuse_existing
+from glassformer.runs.run import Run
+from glassformer.runs.train import finished, train
 from glassformer.training.display import Display, Silent
 
 Grid = list[tuple[str, list[Any]]]
@@ -27,7 +29,7 @@ def parse_sweep(pairs: Sequence[str]) -> Grid:
         if not equals or not values:
             raise UsageError(f"--sweep {pair}: expected key=a,b,c, for example model.layers=2,4,6")
         try:
-            listed = yaml.safe_load(f"[{values}]")
+            listed = parse_yaml(f"[{values}]")
         except yaml.YAMLError:
             listed = []
         if not listed or any(value is None for value in listed):
@@ -90,29 +92,27 @@ def sweep_runs(
         for name, changes in (variants or {"": {}}).items()
         for labels, chosen in _combinations(grid)
     ]
+    places = [inside(folder, name) for name, _ in points]
+    if len(set(places)) < len(places):
+        raise UsageError("two runs of the sweep would have the same name: give each value once")
     if not resume:
-        taken = [str(folder / name) for name, _ in points if (folder / name).exists()]
-        if taken:
-            raise RunError(f"{taken[0]} exists already. Go on with --resume, or choose another --out.")
+        for place in places:
+            if place.exists():
+                refuse_existing(place)
     runs: list[Run] = []
-    for number, (name, changes) in enumerate(points, start=1):
+    for number, (place, (name, changes)) in enumerate(zip(places, points, strict=True), start=1):
         display.note(f"[{number} of {len(points)}] {name}")
-        if resume and (folder / name / "result.json").is_file():
-            runs.append(load(folder / name))
-            continue
-        runs.append(
-            train(
-                source,
-                recipe=recipe,
-                out=folder / name,
-                settings=merge(changes, settings) if variants else merge(settings, changes),
-                display=display,
-                task=task,
-                target=target,
-                init=init,
-                resume=resume,
-            )
-        )
+        asked = {
+            "recipe": recipe,
+            "task": task,
+            "target": target,
+            "init": init,
+            "settings": merge(changes, settings) if variants else merge(settings, changes),
+        }
+        if resume and (place / "result.json").is_file():
+            runs.append(finished(source, out=place, **asked))
+        else:
+            runs.append(train(source, out=place, display=display, resume=resume, **asked))
     return runs
 
 
@@ -120,7 +120,10 @@ def _combinations(grid: Grid) -> list[tuple[list[str], list[Settings]]]:
     """Every choice of one value per key: its labels, and its settings."""
     choices: list[list[tuple[str, Settings]]] = [
         [
-            (f"{key.rpartition('.')[2]}={value}", parse_overrides([f"{key}={dump_json(value)}"]))
+            (
+                f"{key.rpartition('.')[2]}={value}".replace("/", "_"),
+                parse_overrides([f"{key}={dump_json(value)}"]),
+            )
             for value in values
         ]
         for key, values in grid

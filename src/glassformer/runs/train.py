@@ -1,26 +1,26 @@
 """Training from end to end: from a source of data to a run directory."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from glassformer.config.saved import continued_config, load_config, refuse_changed, save_config
+from glassformer.config.saved import continued_config, load_config, refuse_changed
 from glassformer.config.schema import Config, flatten
 from glassformer.config.section import Settings
 from glassformer.core.device import choose_device
-from glassformer.core.errors import RunError
-from glassformer.core.files import write_atomically, writing
-from glassformer.core.lock import NAME as LOCK
+from glassformer.core.errors import RunError, UsageError
+from glassformer.core.files import make_folder, remove_temporaries, write_atomically
 from glassformer.core.lock import locked
 from glassformer.core.process import tune_process
 from glassformer.core.strict_json import dump_json
-from glassformer.data.text_files import keep_input
+from glassformer.data.examples import Examples
+from glassformer.data.sources import Corpus
 from glassformer.models.model import parameter_count
 from glassformer.models.operations import operations_per_token
 from glassformer.runs.asked import default_name, gather_asked
+from glassformer.runs.begin import holds_something, refuse_existing, write_beginning
 from glassformer.runs.machine import this_machine
 from glassformer.runs.prepare import prepare, refuse_other_tokenizer
 from glassformer.runs.processes import as_arguments, check_division, processes_to_start
@@ -28,7 +28,7 @@ from glassformer.runs.resolve import resolve
 from glassformer.runs.run import Run, own_data
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.task import Task
-from glassformer.tokenizers.load import load_tokenizer
+from glassformer.training.checkpoint.run_seal import seal_results, unseal_results
 from glassformer.training.checkpoint.weights import load_matching, load_weights
 from glassformer.training.checkpoint.write import latest_checkpoint
 from glassformer.training.display import Display, Silent
@@ -71,9 +71,8 @@ def train(
         return Run(folder)
     tune_process()
 
-    def continued() -> Config:  # what was said is held against what the run was begun with
-        said = gather_asked(source, task, target, recipe, settings, init=init is not None, fill=False)
-        return continued_config(folder, said)
+    def continued() -> Config:
+        return _continued(folder, source, task, target, recipe, init, settings)
 
     with init_world() as world:
         if not world.is_main:
@@ -83,13 +82,49 @@ def train(
         if resume and (folder / "config.yaml").is_file():
             return _resume(folder, continued, display, world)
         if resume:
-            if _holds_something(folder):
+            if holds_something(folder):
                 raise RunError(
                     f"{folder} cannot be resumed: its config.yaml is missing. Restore it, or choose another "
                     "--out."
                 )
             display.note(f"{folder} holds no run yet, so it is begun.")
         return _begin(folder, asked, recipe, init, display, world)
+
+
+def finished(
+    source: str | Path | None = None,
+    *,
+    out: str | Path,
+    task: str | None = None,
+    target: str | Path | None = None,
+    recipe: str | None = None,
+    init: str | Path | None = None,
+    settings: Settings | None = None,
+) -> Run:
+    """A run that is complete, if it is the one that these arguments ask for; else refused as on resuming."""
+    folder = Path(out)
+    _same_data(folder, _continued(folder, source, task, target, recipe, init, settings))
+    return Run(folder)
+
+
+def _continued(
+    folder: Path,
+    source: str | Path | None,
+    task: str | None,
+    target: str | Path | None,
+    recipe: str | None,
+    init: str | Path | None,
+    settings: Settings | None,
+) -> Config:
+    """The settings of a run that goes on: what is said now is held against what it was begun with."""
+    said = gather_asked(source, task, target, recipe, settings, init=init is not None, fill=False)
+    config, begun_from = continued_config(folder, said), Run(folder, device="cpu").data.get("init")
+    if init is not None and str(Path(init).resolve()) != begun_from:
+        raise UsageError(
+            f"{folder} was begun from {begun_from or 'no other run'}, not from {init}. Leave --init out, or "
+            "start a new run with another --out."
+        )
+    return config
 
 
 def _begin(
@@ -107,14 +142,7 @@ def _begin(
     config = resolved.config
     model = _make_model(config, device, base, world, display)
 
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
-        refuse_existing(folder)  # it may have been begun since
-        if asked["data"]["source"] == "-":
-            keep_input(Path(config.data.source), folder)
-        if prepared.tokenizer is not None:
-            prepared.tokenizer.save(folder / "tokenizer.json")
+    with locked(make_folder(folder)):
         record = {
             "source": prepared.source.name,
             "rule": prepared.source.rule,
@@ -123,24 +151,11 @@ def _begin(
             "init": str(base.path.resolve()) if base else None,
             "given": flatten(asked),
         }
-        write_atomically(folder / "data.json", dump_json(record, indent=1))
-        save_config(config, folder / "config.yaml")  # last: it is what makes the folder a run
+        spooled = Path(config.data.source) if asked["data"]["source"] == "-" else None
+        write_beginning(folder, config, record, prepared.tokenizer, spooled=spooled)
         world.publish("begun", "new")
         broadcast_path(world, "checkpoint", None)
         return _fit(folder, config, model, task, display, device, world)
-
-
-def _holds_something(folder: Path) -> bool:
-    return folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
-
-
-def refuse_existing(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder} is a file; a run needs a folder. Choose another --out.")
-    if _holds_something(folder):
-        raise RunError(
-            f"{folder} exists already. Continue it with --resume, choose another --out, or remove it."
-        )
 
 
 def _make_model(
@@ -154,9 +169,9 @@ def _make_model(
     divided = world.size > 1 and config.training.parallel == "fsdp"
     model = find_task(config.task).build(config.model).to("cpu" if divided else device)
     if base is not None and base.config.task == config.task:
-        load_weights(model, base.path / "model.safetensors")
+        base.load_weights(lambda path: load_weights(model, path))
     elif base is not None:
-        new = load_matching(model, base.path / "model.safetensors")
+        new = base.load_weights(lambda path: load_matching(model, path))
         if display is not None:
             display.note(f"From {base.path}: all weights but {', '.join(new) or 'none'}, which are new.")
     freeze(model, config.training.freeze)
@@ -194,6 +209,8 @@ def _fit(
             if done
             else f"Continuing {folder} after step {trainer.progress.step}."
         )
+    if world.is_main:
+        unseal_results(folder)
     progress = trainer.run()
     if not world.is_main:
         world.wait_for("finished")
@@ -219,8 +236,8 @@ def _fit(
         "environment": trainer.environment,
     }
     write_atomically(folder / "result.json", dump_json(result, indent=1))
-    with writing(folder):
-        plot_losses(folder / "metrics.jsonl", f"{folder.name}: {parameter_count(model):,} parameters")
+    seal_results(folder)
+    plot_losses(folder / "metrics.jsonl", f"{folder.name}: {parameter_count(model):,} parameters")
     world.publish("finished", "")
     return run
 
@@ -232,6 +249,7 @@ def _resume(folder: Path, continued: Callable[[], Config], display: Display, wor
             f"{folder} was imported and has nothing to resume. Train from it: --init {folder} --out …"
         )
     with locked(folder):
+        remove_temporaries(folder)
         config = continued()
         check_division(config.training.model_dump(), world.size)
         world.publish("begun", "before")
@@ -240,18 +258,10 @@ def _resume(folder: Path, continued: Callable[[], Config], display: Display, wor
 
 def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     """What a run directory holds, trained on; of several processes all but the first come here at once."""
-    kind = find_task(config.task)
-    source = kind.open(own_data(config.data, folder))
-    recorded = json.loads((folder / "data.json").read_text(encoding="utf-8"))
-    if source.fingerprint != recorded["text_fingerprint"]:
-        name = source.name if config.data.mix else config.data.source
-        raise RunError(
-            f"the text of {name} is not the one {folder} was begun with: its fingerprint is "
-            f"{source.fingerprint[:12]}…, then it was {recorded['text_fingerprint'][:12]}…. "
-            "Restore the text, or start a new run."
-        )
-    path = folder / "tokenizer.json"
-    tokenizer = None if config.model.patch and not path.is_file() else load_tokenizer(path)
+    source = _same_data(folder, config)
+    begun = Run(folder, device="cpu")
+    recorded, kind = begun.data, find_task(config.task)
+    tokenizer = None if config.model.patch and not (folder / "tokenizer.json").is_file() else begun.tokenizer
     refuse_other_tokenizer(folder, tokenizer, recorded.get("tokenizer_fingerprint"))
     task = kind(source, tokenizer, config.data, say=lambda text: display.note(f"Warning: {text}."))
     checkpoint = None
@@ -264,3 +274,17 @@ def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     device = choose_device(config.training.device, world.local)
     model = _make_model(config, device, base, world)
     return _fit(folder, config, model, task, display, device, world, checkpoint)
+
+
+def _same_data(folder: Path, config: Config) -> Corpus | Examples:
+    """The data of a run, if it is what the run was begun with."""
+    source = find_task(config.task).open(own_data(config.data, folder))
+    recorded = Run(folder, device="cpu").data
+    if source.fingerprint != recorded["text_fingerprint"]:
+        name = source.name if config.data.mix else config.data.source
+        raise RunError(
+            f"the text of {name} is not the one {folder} was begun with: its fingerprint is "
+            f"{source.fingerprint[:12]}…, then it was {recorded['text_fingerprint'][:12]}…. "
+            "Restore the text, or start a new run."
+        )
+    return source

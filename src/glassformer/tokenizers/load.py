@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import TokenizerError
+from glassformer.core.files import read_bytes
 from glassformer.tokenizers.bpe_tokenizer import BPE
 from glassformer.tokenizers.counting import FORMS
 from glassformer.tokenizers.formats import normal_form, to_signs
@@ -41,8 +42,13 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     path = Path(path)
     if path.is_dir():  # a run, or a folder of Hugging Face's
         path /= "tokenizer.json"
+    return parse_tokenizer(path, lambda: read_bytes(path))
+
+
+def parse_tokenizer(path: Path, read: Callable[[], bytes]) -> Tokenizer:
+    """The tokenizer that is in a file, read as the caller does; `path` is its name in messages."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read().decode())
         _refuse_unknown_features(content)
         tokenizer = _class_of(content).from_json(content)
         file_specials = {t["content"]: t["id"] for t in content["added_tokens"] if t.get("special")}

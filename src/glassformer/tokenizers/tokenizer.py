@@ -150,13 +150,17 @@ class Tokenizer(ABC):
         """The pieces that `text` is cut into, each as readable text."""
         return [to_text(self.token_bytes(i)) for i in self.encode(text)]
 
+    def dumps(self) -> bytes:
+        """The content of `tokenizer.json`."""
+        return dump_json(self.to_json(), ensure_ascii=False, indent=1).encode(errors="backslashreplace")
+
     def save(self, path: str | Path) -> None:
         """Write `tokenizer.json`, which `tokenizers.Tokenizer.from_file` reads too."""
         if Path(path).is_dir() or not Path(path).absolute().parent.is_dir():
             raise TokenizerError(
                 f"{path} cannot be written: expected the name of a file in a folder that exists"
             )
-        write_atomically(Path(path), dump_json(self.to_json(), ensure_ascii=False, indent=1))
+        write_atomically(Path(path), self.dumps())
 
 
 class Decoding:

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from glassformer.config.model import ModelConfig
 from glassformer.core.device import Precision, choose_device
 from glassformer.core.errors import GlassformerError
-from glassformer.core.files import cache_dir
+from glassformer.core.files import cache_dir, remove, write_atomically
 from glassformer.generation.engine import generate
 from glassformer.models.build import Decoder
 
@@ -140,8 +140,8 @@ def _off(result: Tensor, reference: Tensor) -> float:
 def _cache() -> Check:
     try:
         folder = cache_dir("doctor")
-        (folder / "x").write_bytes(b"x")
-        (folder / "x").unlink()
+        write_atomically(folder / "x", b"x")
+        remove(folder / "x")
     except (OSError, GlassformerError) as error:
         return Check("cache", False, str(error))
     return Check("cache", True, str(folder.parent))

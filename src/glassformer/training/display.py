@@ -17,6 +17,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from glassformer.core.terminal import printable
+
 NARROW = 120  # columns below which the bar says less
 
 
@@ -92,10 +94,11 @@ class Terminal(Display):
 
     def sampled(self, step: int, text: str) -> None:
         self.note(f"step {step}  sample:")
-        self.console.print(Text("    " + text.replace("\n", "\n    "), style="italic"))
+        shown = printable(text).replace("\n", "\n    ")
+        self.console.print(Text(f"    {shown}", style="italic"))
 
     def note(self, text: str) -> None:
-        self.console.print(Text(text), soft_wrap=True)
+        self.console.print(Text(printable(text)), soft_wrap=True)
 
     def stop(self) -> None:
         if self._bar is not None:

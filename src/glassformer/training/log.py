@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import UsageError
-from glassformer.core.files import write_atomically, writing
+from glassformer.core.files import open_log, own_folder, read_bytes, write_atomically, writing
 from glassformer.core.strict_json import dump_json
 
 
@@ -21,9 +21,8 @@ class MetricsLog:
         if path.is_file():
             records = [line for line in read_metrics(path) if line["step"] <= step]
             write_atomically(path, "".join(dump_json(line) + "\n" for line in records))
-        with writing(path):
-            self._file = path.open("a", encoding="utf-8")
-        self._board = _open_board(path.parent / "tensorboard") if tensorboard else None
+        self._file = open_log(path)
+        self._board = _open_board(own_folder(path.parent / "tensorboard")) if tensorboard else None
 
     def write(self, record: dict[str, Any]) -> None:
         if self.path is None:
@@ -48,12 +47,18 @@ class MetricsLog:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """All complete lines; a last line cut off by a crash is passed over."""
+    return parse_metrics(read_bytes(path))
+
+
+def parse_metrics(data: bytes) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in data.splitlines():
         try:
-            records.append(json.loads(line))
-        except ValueError:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
             continue
+        if isinstance(record, dict) and isinstance(record.get("step"), int):
+            records.append(record)
     return records
 
 

@@ -19,13 +19,13 @@ from torch import nn
 
 from glassformer.config.training import TrainingConfig
 from glassformer.core.errors import GlassformerError, Interrupted
-from glassformer.core.files import write_atomically, writing
+from glassformer.core.files import make_folder, write_atomically
 from glassformer.core.strict_json import dump_json
 from glassformer.objectives.objective import Objective
 from glassformer.training.checkpoint.background import Saver
 from glassformer.training.checkpoint.read import load_checkpoint
+from glassformer.training.checkpoint.run_seal import save_run_weights
 from glassformer.training.checkpoint.snapshot import Progress, environment, take_snapshot
-from glassformer.training.checkpoint.weights import save_tensors
 from glassformer.training.checkpoint.write import latest_checkpoint, save_checkpoint
 from glassformer.training.hooks import Hooks
 from glassformer.training.log import MetricsLog
@@ -96,8 +96,7 @@ class Trainer(Steps):
         """Train to the end, or until a signal or early stopping ends it. Everything is saved either way."""
         config, display = self.config, self.hooks.display
         forward = self.layout.forward(config.compile == "on")
-        with writing(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         log = self._open_log()
         if config.compile == "on" and self.progress.step < config.steps:
             display.note("The model is compiled first, so the first step takes a while.")
@@ -234,7 +233,7 @@ class Trainer(Steps):
     def _save_weights(self) -> None:
         weights = self.layout.full_state_dict()
         if self.world.is_main:
-            self.saver.submit(lambda: save_tensors(weights, self.folder / "model.safetensors"))
+            self.saver.submit(lambda: save_run_weights(weights, self.folder))
 
     def _save(self, wait: bool = True) -> None:
         """A checkpoint of the run as it is now, written while training goes on unless told to wait."""

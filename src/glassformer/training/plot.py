@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from glassformer.core.files import replacing
+from glassformer.core.terminal import caption
 from glassformer.training.log import read_metrics
 
 
@@ -23,7 +25,7 @@ def plot_losses(metrics: Path, title: str) -> list[Path]:
         axes.plot(*zip(*valid, strict=True), "o-", color="#c8501e", markersize=4, label="validation")
     axes.set_xlabel("step")
     axes.set_ylabel("loss (nats per token)")
-    axes.set_title(title)
+    axes.set_title(caption(title))
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, loc="upper right")  # where a falling curve leaves room
     lowest, highest = min(losses), losses[0]
@@ -33,7 +35,8 @@ def plot_losses(metrics: Path, title: str) -> list[Path]:
         axes.set_ylim(lowest - 0.05 * (highest - lowest), highest + 0.05 * (highest - lowest))
     paths = [metrics.with_name("loss.svg"), metrics.with_name("loss.png")]
     for path in paths:
-        figure.savefig(path, dpi=120)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, format=path.suffix[1:], dpi=120)
     return paths
 
 

@@ -1,5 +1,7 @@
 """Ctrl-C and its kin: the first asks the loop to save and stop, the second does not ask.
 
+A terminal or pipe that is gone asks too: nobody could see what comes next.
+
 Launchers (make, torchrun) pass a signal on that the terminal has sent to everyone already; what comes right
 after the first is taken for its echo.
 """
@@ -11,29 +13,41 @@ import threading
 import time
 from types import FrameType, TracebackType
 
+from glassformer.core.terminal import lost
+
 ECHO = 1.0  # seconds
+STOPPING = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
 
 
 def speaks() -> bool:
     """Whether this process is the one of several that talks to the user."""
-    return os.environ.get("RANK", "0") == "0"
+    return not is_one_of_several() or os.environ.get("RANK", "0") == "0"
+
+
+def is_one_of_several() -> bool:
+    return os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1")
 
 
 class StopRequest:
-    """Inside this context SIGINT and SIGTERM only leave a note, which the loop reads after each step."""
+    """Inside this context a signal that would end us leaves a note, which the loop reads after each step."""
 
     def __init__(self) -> None:
-        self.signal, self._since = 0, 0.0
+        self._signal, self._since = 0, 0.0
         self._before: dict[int, signal.Handlers | int | None] = {}
 
+    @property
+    def signal(self) -> int:
+        """The one that came, or that a vanished terminal or pipe stands for; 0: none."""
+        return self._signal or lost()
+
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.signal:
+        if self._signal:
             if time.monotonic() - self._since > ECHO:
-                if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+                if is_one_of_several():
                     os._exit(128 + number)  # the others would be waited for
                 raise SystemExit(128 + number)
             return
-        self.signal, self._since = number, time.monotonic()
+        self._signal, self._since = number, time.monotonic()
         if speaks():
             sys.stderr.write(
                 "\nStopping after this step; everything will be saved. Once more to stop at once.\n"
@@ -41,8 +55,9 @@ class StopRequest:
 
     def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._note)  # type: ignore[assignment]
+            for number in STOPPING:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+                    self._before[number] = signal.signal(number, self._note)  # type: ignore[assignment]
         return self
 
     def __exit__(

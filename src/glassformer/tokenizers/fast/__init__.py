@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from glassformer.core.errors import GlassformerError
-from glassformer.core.files import cache_dir
+from glassformer.core.files import cache_dir, write_atomically
 
 # Bytes of text that are worth loading the compiled code; compiling it; and calling it when it is there.
 WORTH_LOADING, WORTH_COMPILING, WORTH_CALLING = 1_500_000, 12_000_000, 4096
@@ -40,7 +40,7 @@ def is_loaded() -> bool:
 def was_compiled() -> None:
     """Remember, where that can be, that this machine has the compiled code."""
     with suppress(OSError, GlassformerError):
-        _marker().touch()
+        write_atomically(_marker(), b"")
 
 
 def _is_compiled() -> bool:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from glassformer.core.errors import GlassformerError
+from glassformer.core.files import write_atomically
 from glassformer.core.strict_json import dump_json
 from glassformer.data.datasets import open_corpus
 from glassformer.tokenizers.fast.feed import cores
@@ -55,7 +56,7 @@ def corpus(source: str | None, size: int, folder: Path) -> Path:
             break
     data = "".join(parts).encode()[:size].decode(errors="ignore").encode()
     path = folder / "text.txt"
-    path.write_bytes(data)
+    write_atomically(path, data)
     return path
 
 

@@ -5,7 +5,8 @@
     snapshot.py    a copy of the state after a step, while training goes on
     background.py  the thread that writes it
     weights.py     the weights alone
-    seal.py        what the files of a folder must hash to
+    seal.py        what the files of a checkpoint must hash to
+    run_seal.py    the same for a run directory, and its settings
 
 Nothing in a checkpoint is ever executed.
 """

@@ -4,7 +4,6 @@ A checkpoint of one process is read into one process as it is. In every other ca
 reader brings the rows to where they belong now, on any number of processes.
 """
 
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from glassformer.core.errors import RunError
+from glassformer.core.files import read_json
 from glassformer.training.checkpoint.snapshot import FORMAT_VERSION, Progress, optimizer_state
 from glassformer.training.checkpoint.weights import copy_weights, load_tensors, unique_state_dict
 from glassformer.training.parallel.layout import is_sharded
@@ -25,7 +25,7 @@ def load_checkpoint(
 ) -> tuple[Progress, dict[str, Any], dict[str, Tensor]]:
     """Restore weights and optimizers; returns progress, the environment it was made in, what is carried."""
     try:
-        state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+        state = read_json(checkpoint / "state.json")
         progress = Progress(**state["progress"])
         environment = dict(state["environment"])
     except (OSError, ValueError, KeyError, TypeError) as error:

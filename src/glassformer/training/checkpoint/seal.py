@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from glassformer.core.files import digest, sync_folder, write_atomically
+from glassformer.core.files import digest, read_bytes, sync_folder, write_atomically
 from glassformer.core.strict_json import dump_json
 
 NAME = "seal.json"
@@ -32,7 +32,7 @@ def find_damage(folder: Path) -> str | None:
         missing = [n for n in UNSEALED if not (folder / n).is_file() or not (folder / n).stat().st_size]
         return f"{missing[0]} is missing" if missing else None
     try:
-        text = path.read_bytes()
+        text = read_bytes(path)
         files = dict(json.loads(text)["files"])
         if text != _text(files).encode():
             return f"{NAME} has been changed"

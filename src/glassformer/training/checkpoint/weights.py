@@ -1,6 +1,7 @@
 """Weights as safetensors: written whole or not at all, read only into a model that they fit."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -9,7 +10,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from glassformer.core.errors import RunError
-from glassformer.core.files import replacing
+from glassformer.core.files import open_regular, replacing
+from glassformer.core.terminal import printable
 from glassformer.models.roles import shared_body
 
 
@@ -36,10 +38,16 @@ def copy_weights(model: nn.Module, tensors: dict[str, Tensor], path: str) -> Non
     missing = sorted(set(own) - set(tensors) - tied)
     foreign = sorted(set(tensors) - set(own))
     wrong = [n for n in tensors if n in own and tensors[n].shape != own[n].shape]
-    if missing or foreign or wrong:
+    types = [n for n in tensors if n in own and tensors[n].dtype != own[n].dtype]
+    if missing or foreign or wrong or types:
         detail = "; ".join(
             f"{what}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
-            for what, names in (("missing", missing), ("unknown", foreign), ("of another shape", wrong))
+            for what, names in (
+                ("missing", missing),
+                ("unknown", foreign),
+                ("of another shape", wrong),
+                ("of another type", types),
+            )
             if names
         )
         raise RunError(f"{path} does not fit the model ({detail}).")
@@ -52,10 +60,12 @@ def load_matching(model: nn.Module, path: Path) -> list[str]:
     """Copy the weights of the body, which two tasks can share; returns the parts that stay as they were."""
     tensors, own = load_tensors(path), model.state_dict()
     common = [n for n in tensors if n in own and n.startswith(shared_body(model))]
-    wrong = [n for n in common if tensors[n].shape != own[n].shape]
+    wrong = [n for n in common if (tensors[n].shape, tensors[n].dtype) != (own[n].shape, own[n].dtype)]
     if wrong or not common:
         if wrong:
-            raise RunError(f"{path} does not fit the model (another shape: {wrong[0]}). Leave out model.…")
+            raise RunError(
+                f"{path} does not fit the model (another shape or type: {wrong[0]}). Leave out model.…"
+            )
         raise RunError(f"{path} is of another kind of model: the two have no weights in common.")
     with torch.no_grad():
         for name in common:
@@ -64,13 +74,20 @@ def load_matching(model: nn.Module, path: Path) -> list[str]:
     return sorted({n.partition(".")[0] for n, t in own.items() if t.data_ptr() not in copied})
 
 
-def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+def save_tensors(
+    tensors: dict[str, Tensor],
+    path: Path,
+    metadata: dict[str, str] | None = None,
+    written: Callable[[Path], None] = lambda _: None,
+) -> None:
+    """Write a file of tensors; `written` is called with it before it takes its place."""
     whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
     with replacing(path) as temporary:
         try:
             save_file(whole, temporary, metadata={"format": "pt", **(metadata or {})})
         except SafetensorError as error:  # the library hides the operating system's error in text
             raise _as_os_error(error) from error
+        written(temporary)
 
 
 def _as_os_error(error: SafetensorError) -> Exception:
@@ -80,8 +97,11 @@ def _as_os_error(error: SafetensorError) -> Exception:
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
     try:
-        return load_file(path)
+        with open_regular(path) as file:
+            # The library takes no name that is not UTF-8; an open file has another one.
+            plain = printable(str(path)) == str(path)
+            return load_file(path if plain else f"/dev/fd/{file.fileno()}")
     except FileNotFoundError:
         raise RunError(f"{path} is missing.") from None
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise RunError(f"{path} is damaged or no safetensors file: {error}") from None

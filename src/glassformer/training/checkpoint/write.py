@@ -19,17 +19,28 @@ happens on the way, the newest one with an unbroken seal is whole, and it is wha
 
 import json
 import os
-import shutil
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 from glassformer.core.errors import DiskError, RunError
-from glassformer.core.files import digest, sync_folder, write_atomically, writing
+from glassformer.core.files import (
+    digest,
+    make_folder,
+    move,
+    own_folder,
+    remove,
+    write_atomically,
+    writing,
+)
 from glassformer.core.strict_json import dump_json
 from glassformer.training.checkpoint.seal import find_damage, write_seal
 from glassformer.training.checkpoint.snapshot import Snapshot
 from glassformer.training.checkpoint.weights import save_tensors
 from glassformer.training.parallel.world import ALONE, World
+
+NAME = re.compile(r"step-\d{8,}")
+DRAFT = re.compile(r"\.draft-step-\d{8,}-.+")
 
 
 def save_checkpoint(folder: Path, snapshot: Snapshot, keep: int, world: World = ALONE) -> Path:
@@ -40,14 +51,16 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, keep: int, world: World = 
     final = folder / f"step-{snapshot.step:08d}"
     suffix = f"-{world.token or os.getpid()}"
     draft = folder / f".draft-{final.name}{suffix}"
+    own_folder(folder)
     with writing(final):
         try:
             _publish_digests(world, snapshot, lambda: _write_files(draft, snapshot))
             if not world.is_main:
                 return final
-            for stale in folder.glob(".draft-*"):  # by a process that was killed
-                if not stale.name.endswith(suffix):  # else another process may be at the next one already
-                    shutil.rmtree(stale, ignore_errors=True)
+            for stale in folder.iterdir():  # by a process that was killed
+                # Of this one's, another process may be at the next already.
+                if DRAFT.fullmatch(stale.name) and not stale.name.endswith(suffix):
+                    remove(stale)
             digests = _gather_digests(world, snapshot)
             if absent := sorted(name for name in digests if not (draft / name).is_file()):
                 raise RunError(
@@ -57,12 +70,11 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, keep: int, world: World = 
             write_atomically(draft / "state.json", dump_json(snapshot.state, indent=1))
             write_seal(draft, digests)
             if find_damage(final) is not None:  # else this step was saved before, and it is the same
-                shutil.rmtree(final, ignore_errors=True)
-                draft.replace(final)
-            sync_folder(folder)
+                remove(final)
+                move(draft, final)
         finally:
             if world.is_main:
-                shutil.rmtree(draft, ignore_errors=True)
+                remove(draft)
     write_atomically(folder / "latest.json", dump_json({"checkpoint": final.name}))
     _prune(folder, final, keep)
     return final
@@ -70,7 +82,7 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, keep: int, world: World = 
 
 def _write_files(draft: Path, snapshot: Snapshot) -> dict[str, str]:
     """This process's files; gives what they hash to where others must know it."""
-    draft.mkdir(parents=True, exist_ok=True)
+    make_folder(draft)
     for name, file in snapshot.files.items():
         save_tensors(file.tensors, draft / name, file.metadata)
     return {name: digest(draft / name) for name in snapshot.files} if snapshot.number is not None else {}
@@ -101,15 +113,25 @@ def _gather_digests(world: World, snapshot: Snapshot) -> dict[str, str]:
 
 def _prune(folder: Path, newest: Path, keep: int) -> None:
     """Drop the oldest beyond `keep`; and later ones, for the run would not be here if they had been whole."""
-    checkpoints = sorted(folder.glob("step-*"))
+    checkpoints = checkpoints_in(folder)
     place = checkpoints.index(newest)
     for other in checkpoints[: max(0, place + 1 - keep)] + checkpoints[place + 1 :]:
-        shutil.rmtree(other, ignore_errors=True)
+        remove(other)
+
+
+def checkpoints_in(folder: Path) -> list[Path]:
+    """Its checkpoints, the oldest first: real folders that are named as ours are, and nothing else."""
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    own = [p for p in folder.iterdir() if NAME.fullmatch(p.name) and p.is_dir() and not p.is_symlink()]
+    return sorted(own, key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def latest_checkpoint(folder: Path, warn: Callable[[str], None] = lambda _: None) -> Path | None:
     """The newest whole one, whether or not the pointer survived; `warn` is told of those passed over."""
-    checkpoints = sorted(folder.glob("step-*"), reverse=True)
+    if folder.is_symlink():
+        raise RunError(f"{folder} is a link: put the folder itself there, or start a new run.")
+    checkpoints = checkpoints_in(folder)[::-1]
     reasons: list[str] = []
     for checkpoint in checkpoints:
         reason = find_damage(checkpoint)

@@ -13,6 +13,7 @@ from typing import Any
 
 from glassformer.core.errors import Interrupted, RunError
 from glassformer.training.parallel.world import AGAIN, LAUNCHED, serve_store
+from glassformer.training.signals import STOPPING
 
 ENDING = 20.0  # seconds that the others have when one has ended badly, before they are ended
 KILLING = 10.0  # and then, before they are killed
@@ -107,7 +108,7 @@ def _forwarding_signals(children: list[subprocess.Popen[Any]]) -> Iterator[list[
 
     before: dict[int, Any] = {}
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (n for n in STOPPING if signal.getsignal(n) is not signal.SIG_IGN):
             before[number] = signal.signal(number, forward)
     except ValueError:  # not the main thread: signals are not ours to take
         pass

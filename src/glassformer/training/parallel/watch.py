@@ -17,6 +17,7 @@ from typing import Any
 
 from torch.distributed import Store  # type: ignore[attr-defined]
 
+from glassformer.core.errors import UsageError
 from glassformer.core.strict_json import dump_json
 
 BEAT = 1.0  # seconds between signs of life
@@ -31,7 +32,12 @@ class Watch(threading.Thread):
     def __init__(self, store: Store, rank: int, size: int, keeper: str):
         super().__init__(daemon=True, name="watch")
         self.store, self.rank, self.size, self.keeper = store, rank, size, keeper
-        self.stuck = float(os.environ.get("GLASSFORMER_STUCK", STUCK))
+        try:
+            self.stuck = float(os.environ.get("GLASSFORMER_STUCK", STUCK))
+        except ValueError:
+            raise UsageError(
+                f"GLASSFORMER_STUCK is {os.environ['GLASSFORMER_STUCK']}: expected a number of seconds"
+            ) from None
         self.main = threading.main_thread().ident
         self._place, self._phase, self._since = 0, STARTING, time.monotonic()
         self._count, self._ended, self._writing = 0, threading.Event(), threading.Lock()

@@ -22,6 +22,7 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 
 from glassformer.core.errors import GlassformerError, Interrupted, RunError, UsageError
 from glassformer.training.parallel.watch import Watch
+from glassformer.training.signals import is_one_of_several
 
 LOOPBACK = ("127.0.0.1", "localhost")
 AGAIN = "The run is as its last checkpoint has it: go on with the same command and --resume."
@@ -91,7 +92,7 @@ ALONE = World()
 @contextmanager
 def init_world() -> Iterator[World]:
     """The world this process was started in; left in good order whatever happens."""
-    if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
+    if not is_one_of_several():
         yield ALONE
         return
     world = _join()
@@ -130,8 +131,11 @@ def _join() -> World:
         local = int(os.environ.get("LOCAL_RANK", "0"))
         host, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ["MASTER_PORT"])
     except (KeyError, ValueError) as error:
+        wrong = f"{error} is missing" if isinstance(error, KeyError) else "one of them is no number"
+        names = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT")
+        given = ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
         raise UsageError(
-            f"WORLD_SIZE is set, so this is one of several processes, but {error} is missing or no number. "
+            f"WORLD_SIZE is set, so this is one of several processes, but {wrong} (there is {given}). "
             "Start them with torchrun, or with --set training.processes=N."
         ) from None
     if not 0 <= rank < size:
