@@ -43,8 +43,8 @@ COMMANDS = {  # what is asked of a run
     "resume": ("train", "text.txt", "--out", "run", "--resume", "--json"),
 }
 TIMES = ("seconds", "tokens_per_second")  # what differs each time a step is done again
-CACHE = os.environ.get("GLASSFORMER_FUZZ_CACHE", "off") == "on"  # whether token shards are damaged too
-NOTED = ("has changed since this run was trained on it", "is damaged", "made anew")  # said, not refused
+CACHE = os.environ.get("GLASSFORMER_FUZZ_CACHE", "on") == "on"  # whether token shards are damaged too
+NOTED = ("is damaged", "made anew", "made again")  # said, not refused
 Damage = Callable[[Path, random.Random], None]
 
 

@@ -55,7 +55,9 @@ def test_every_task_can_be_looked_into(name: str, runs: dict[str, gf.Run]) -> No
     assert "</script" not in html.split('id="report">')[1].split("</script>")[0]
     assert not re.search(r"""(?:src|href)=|https?://(?!www\.w3\.org/2000/svg)""", html)
     if not look.is_transformer:
-        assert "attention" in report["omitted"] and "What comes next" in text and "Left out" in text
+        assert "attention" in report["omitted"]
+        assert "What comes next" in text and "has no self-attention" in text and "nan" not in text
+        assert ("Where it looks in the source" in text) == ("cross.attention" in report)
         assert report["residual"]["stream"] and (report["gradient"] or len(look.tokens[look.part]) == 1)
         assert ("cross.attention" in report) == (look.task == "translate")
         return

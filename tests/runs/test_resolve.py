@@ -11,6 +11,7 @@ import yaml
 
 from glassformer.config.data import DataConfig
 from glassformer.config.schema import Config
+from glassformer.config.training import TrainingConfig
 from glassformer.core.errors import UsageError
 from glassformer.data.datasets import open_corpus
 from glassformer.runs.asked import gather_asked
@@ -18,8 +19,10 @@ from glassformer.runs.machine import Machine
 from glassformer.runs.resolve import resolve
 from glassformer.tasks.language_model import LanguageTask
 from glassformer.tokenizers.load import train_tokenizer
+from glassformer.training.schedule import learning_rate_factor
 
 CPU = torch.device("cpu")
+PAPER = TrainingConfig(optimizer="adam", steps=100_000)
 
 
 def machine(
@@ -61,6 +64,21 @@ def test_a_faster_machine_gets_more_steps(task: LanguageTask, text_file: Path) -
     slow, fast = (resolve(asked(text_file), None, task, machine(s)[0]).config for s in (2.0, 0.5))
     assert slow.training.steps == int(4 * 60 * 0.85 / 2.0)
     assert fast.training.steps > slow.training.steps
+
+
+def test_a_warmup_fits_the_run_or_is_said(task: LanguageTask, text_file: Path) -> None:
+    """The 2017 paper's: a fifth of a short run, to the highest rate that its 4,000 steps lead to."""
+    wishes = asked(text_file, **{"training.optimizer": "adam"})
+    resolved = resolve(wishes, None, task, machine(0.5)[0])
+    config = resolved.config
+    assert config.training.warmup == config.training.steps // 5 < 4000
+    highest = [learning_rate_factor(c, c.warmup - 1, 64) * c.lr for c in (config.training, PAPER)]
+    assert highest[0] == pytest.approx(highest[1], rel=1e-3)
+    assert not [r for r in resolved.reasons if "warm-up" in r]
+    own = {"training.optimizer": "adam", "training.warmup": 4000, "training.lr": 1}
+    reasons = resolve(asked(text_file, **own), None, task, machine(0.5)[0]).reasons
+    fitting = f"--set training.warmup={config.training.warmup} would fit"
+    assert "a warm-up of 4,000 steps" in reasons[-1] and fitting in reasons[-1]
 
 
 @pytest.mark.parametrize("compiled", ["auto", "on", "off"])

@@ -150,14 +150,14 @@ def test_a_tokenizer_of_ones_own(text_file: Path, tmp_path: Path) -> None:
     assert len(made.tokenizer) == 280 and made.config.tokenizer.kind == "bpe"
 
 
-def test_changed_text_is_noticed(tmp_path: Path) -> None:
+def test_changed_text_is_refused(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("a line of text that will change\n" * 100)
     made = gf.train(str(text), out=tmp_path / "run", settings={**SMALL, "training.steps": 2})
     text.write_text("another line of text, and longer\n" * 100)
-    warnings: list[str] = []
-    made.evaluate(warn=warnings.append)
-    assert "has changed since" in warnings[0]
+    with pytest.raises(RunError, match=r"is not the one .* was begun with.*--data .*text\.txt"):
+        made.evaluate()
+    assert made.evaluate(data=str(text)).split == "all"
     with pytest.raises(RunError, match="is not the one"):
         gf.train(str(text), out=tmp_path / "run", resume=True)
 

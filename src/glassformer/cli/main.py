@@ -144,7 +144,7 @@ def train(
         f"Trained {result['parameters'] - result['frozen']:,} parameters on {result['tokens']:,} tokens in "
         f"{result['seconds']:.0f} s, {result['tokens_per_second']:,.0f} tokens/s.\n"
         f"Everything is in {run.path}: model.safetensors, metrics.jsonl, loss.png.\n"
-        f"{find_task(run.config.task).next_command(str(run.path))}"
+        f"{find_task(run.config.task).next_command(str(run.path), run.config)}"
     )
 
 

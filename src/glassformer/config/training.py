@@ -13,6 +13,9 @@ OnOff = Annotated[
 ]
 
 
+PAPER_WARMUP = 4000  # steps, of the 2017 paper
+
+
 class TrainingConfig(Section):
     steps: int = Field(
         default=1000, ge=0, description="updates of the weights; 0: as many as fit into `training.minutes`"
@@ -102,7 +105,7 @@ class TrainingConfig(Section):
     def _paper_defaults(cls, values: Settings) -> Settings:
         """`adam` means the 2017 paper's training unless told otherwise."""
         if isinstance(values, dict) and values.get("optimizer") == "adam":
-            paper = {"beta2": 0.98, "eps": 1e-9, "schedule": "noam", "warmup": 4000}
+            paper = {"beta2": 0.98, "eps": 1e-9, "schedule": "noam", "warmup": PAPER_WARMUP}
             values = paper | values
         if isinstance(values, dict) and values.get("schedule") == "noam":
             values = {"lr": 1.0} | values

@@ -16,6 +16,7 @@ def as_text(report: dict[str, Any]) -> str:
     sections = [
         _head(report),
         _answer(report),
+        _alignment(report),
         _lens(report),
         _attribution(report),
         _gradient(report),
@@ -47,6 +48,24 @@ def _answer(report: dict[str, Any]) -> str:
     else:
         what = "Its answer" if place is None else f"Its answer at position {place}"
     return "\n".join([what, *(f"  {visible(t):16} {p:6.1%} {bar(p, 30)}" for t, p in best)])
+
+
+def _alignment(report: dict[str, Any], most: int = 60) -> str:
+    """Of a translator: what each position of the target takes from each of the source."""
+    if "cross.attention" not in report:
+        return ""
+    source, target = report["tokens"]["encoder."], report["tokens"]["decoder."]
+    heads = report["cross.attention"][-1]  # of the last layer that looks: (H, T, S)
+    rows = [
+        [sum(head[t][s] for head in heads) / len(heads) for s in range(len(source))]
+        for t in range(len(target))
+    ]
+    lines = ["Where it looks in the source, a column for each of its tokens (last layer, mean of its heads)"]
+    for token, weights in zip(target, rows, strict=True):
+        best = max(range(len(source)), key=weights.__getitem__)
+        map_ = "".join(shade(w) for w in weights[:most]) + ("…" if len(source) > most else "")
+        lines.append(f"  {visible(token):12} {map_}  {best}:{visible(source[best])} {weights[best]:.2f}")
+    return "\n".join(lines)
 
 
 def _lens(report: dict[str, Any]) -> str:
@@ -96,8 +115,11 @@ def _gradient(report: dict[str, Any]) -> str:
         ways = f"identity {p['identity']:10.3e}   through {p['through']:10.3e}"
         rows.append(f"  {p['layer']:14} {p['before']:10.3e}   {ways}")
     for name, lengths in gradient["depth"].items():
-        ratio = lengths[0] / lengths[-1] if lengths[-1] else float("nan")
-        rows.append(f"  {name}: at the embedding {ratio:.3g} times as long as behind the last layer")
+        if lengths[-1]:
+            ratio = lengths[0] / lengths[-1]
+            rows.append(f"  {name}: at the embedding {ratio:.3g} times as long as behind the last layer")
+        else:
+            rows.append(f"  {name}: nothing of it arrives behind the last layer")
     return "\n".join(rows)
 
 
@@ -151,8 +173,13 @@ def _errors(report: dict[str, Any]) -> str:
 def _omitted(report: dict[str, Any]) -> str:
     if not report["omitted"]:
         return ""
-    hint = "; --maps brings them" if "heads" not in report["omitted"] else ": this model has none"
-    return f"Left out: {', '.join(report['omitted'])}{hint}."
+    if "heads" not in report["omitted"]:
+        return f"Left out: {', '.join(report['omitted'])}; --maps brings them."
+    return (
+        f"A {report['model']['family']} has no self-attention: no maps of it, no heads, and no parts that a "
+        "logit is "
+        "a sum of."
+    )
 
 
 def visible(token: str) -> str:

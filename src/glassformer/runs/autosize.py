@@ -8,6 +8,7 @@ follows from a measurement of the chosen model, not from a guess. Whatever the u
 """
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 from glassformer.config.recipes import merge
 from glassformer.config.schema import Config, build
 from glassformer.config.section import Settings
+from glassformer.config.training import PAPER_WARMUP
 from glassformer.models.model import parameter_count
 from glassformer.runs.machine import Machine
 from glassformer.tasks.task import ExampleAmount, Task, TextAmount
@@ -174,8 +176,13 @@ def _divisible(batch: int, training: dict[str, Any], processes: int) -> int:
 def _rhythm(steps: int, training: dict[str, Any]) -> dict[str, Any]:
     """How often to measure and save, and how long to warm up."""
     often = max(10, steps // 12)
-    own_schedule = training.get("optimizer") == "adam" or training.get("schedule") == "noam"
-    warmup = {} if own_schedule else {"warmup": min(100, steps // 10)}
+    warmup: dict[str, Any] = {"warmup": min(100, steps // 10)}
+    if training.get("optimizer") == "adam" and training.get("schedule", "noam") == "noam":
+        fitting = min(PAPER_WARMUP, max(1, steps // 5))
+        # To the paper's highest rate, which by its formula a shorter warm-up would exceed.
+        warmup = {"warmup": fitting, "lr": round(sqrt(fitting / PAPER_WARMUP), 4)}
+    elif training.get("schedule") == "noam":
+        warmup = {}
     return {"eval_every": often, "checkpoint_every": often, "patience": 4, **warmup}
 
 

@@ -14,6 +14,7 @@ import torch
 from glassformer.config.recipes import merge
 from glassformer.config.schema import Config, build
 from glassformer.config.section import Settings
+from glassformer.config.training import TrainingConfig
 from glassformer.core.device import Precision
 from glassformer.core.errors import UsageError
 from glassformer.models.model import Body
@@ -68,7 +69,20 @@ def resolve(asked: Settings, recipe: str | None, data: Task, machine: Machine) -
         compiled = "on" if pays else "off"
     decided = {"training": {"compile": compiled, "precision": precision}}
     reasons = [*reasons, *(f"Note: {warning}." for warning in data.warnings(config, "train"))]
+    reasons += _long_warmup(config.training)
     return Resolved(build(merge(config.model_dump(), decided)), reasons)
+
+
+def _long_warmup(training: TrainingConfig) -> list[str]:
+    """A warm-up that a run cannot finish leaves it with a fraction of its learning rate."""
+    if training.warmup <= training.steps // 2:
+        return []
+    reaches = f"the learning rate ends at {training.steps / training.warmup:.0%} of its height"
+    what = reaches if training.warmup > training.steps else "little is left for its height"
+    return [
+        f"Note: a warm-up of {training.warmup:,} steps in a run of {training.steps:,}: {what}. "
+        f"--set training.warmup={max(1, training.steps // 5)} would fit."
+    ]
 
 
 def _agreed(asked: Settings, of_data: Settings) -> Settings:

@@ -28,6 +28,8 @@ from glassformer.config.saved import SEALED_VERSION, load_config, refuse_edited
 from glassformer.config.schema import Config
 from glassformer.core.device import choose_device
 from glassformer.core.errors import RunError, UsageError
+from glassformer.data.examples import Examples
+from glassformer.data.sources import Corpus
 from glassformer.data.text_files import find_input
 from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
@@ -120,7 +122,7 @@ class Run:
     @cached_property
     def language_model(self) -> LanguageModel:
         if not isinstance(self.model, LanguageModel):
-            raise UsageError(f"{self.path} learned to {self.config.task}; this needs a language model.")
+            raise UsageError(f"{self.path} learned the task {self.config.task}; this needs a language model.")
         return self.model
 
     @cached_property
@@ -191,15 +193,28 @@ class Run:
         source = kind.open(own_data(settings, self.path) if data is None else other)
         for warning in source.warnings:
             warn(warning)
-        trained_on = self.data.get("text_fingerprint")
-        if data is None and trained_on not in (None, source.fingerprint):
-            warn(f"{settings.source} has changed since this run was trained on it; the splits may differ")
+        if data is None:
+            name = settings.source
+            self.refuse_other_text(
+                source, f"restore it, or measure what is there now as a whole: --data {name}"
+            )
         if data is not None and source.path is not None:
             source = source.whole()
         tokenizer = None if self.config.model.patch else self.tokenizer
         task = kind(source, tokenizer, settings if data is None else other, say=warn)
         task.own_data = data is None
         return task
+
+    def refuse_other_text(self, source: Corpus | Examples, instead: str) -> None:
+        """A split of other text is another split: what was learned from may be what is measured."""
+        begun_with = self.data.get("text_fingerprint")
+        if begun_with in (None, source.fingerprint):
+            return
+        name = source.name if self.config.data.mix else self.config.data.source
+        raise RunError(
+            f"the text of {name} is not the one {self.path} was begun with: its fingerprint is "
+            f"{source.fingerprint[:12]}…, then it was {begun_with[:12]}…; {instead}."
+        )
 
     def _used_as(self, kind: type[T], wanted: str) -> T:
         task = find_task(self.config.task)

@@ -279,12 +279,5 @@ def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
 def _same_data(folder: Path, config: Config) -> Corpus | Examples:
     """The data of a run, if it is what the run was begun with."""
     source = find_task(config.task).open(own_data(config.data, folder))
-    recorded = Run(folder, device="cpu").data
-    if source.fingerprint != recorded["text_fingerprint"]:
-        name = source.name if config.data.mix else config.data.source
-        raise RunError(
-            f"the text of {name} is not the one {folder} was begun with: its fingerprint is "
-            f"{source.fingerprint[:12]}…, then it was {recorded['text_fingerprint'][:12]}…. "
-            "Restore the text, or start a new run."
-        )
+    Run(folder, device="cpu").refuse_other_text(source, "restore it, or start a new run")
     return source

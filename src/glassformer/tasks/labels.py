@@ -95,6 +95,12 @@ class LabelTask(ExamplesTask):
         labels = np.concatenate([t.ravel() for t in truth])
         return classification(split, -np.log(counts[labels] / counts.sum()), labels == counts.argmax())
 
+    @classmethod
+    def next_command(cls, run: str, config: Config) -> str:
+        if config.model.patch:  # images: there is no text to give it
+            return f"See where it errs: glassformer eval {run} --errors"
+        return super().next_command(run, config)
+
     def output_name(self, number: int) -> str:
         return str(self.labels[number])
 

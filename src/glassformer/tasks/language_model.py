@@ -110,7 +110,7 @@ class LanguageTask(TextTask):
         return {f"{order}-gram, Kneser-Ney": result}
 
     @classmethod
-    def next_command(cls, run: str) -> str:
+    def next_command(cls, run: str, config: Config) -> str:
         return f'Talk to it: glassformer generate {run} "your words"'
 
     def continuation(self, model: nn.Module, ids: Tensor, tokens: int, edits: Sequence[Edit]) -> Tensor:

@@ -98,7 +98,7 @@ class MaskedTask(TextTask):
         return {"most frequent token": classification(split, nats, ids == counts.argmax())}
 
     @classmethod
-    def next_command(cls, run: str) -> str:
+    def next_command(cls, run: str, config: Config) -> str:
         return (
             f'Use it: glassformer fill {run} "your ___ words"\n'
             f"Build on it: glassformer train DATA --task classify --init {run}"

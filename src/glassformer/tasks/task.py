@@ -185,7 +185,7 @@ class Task(ABC):
         return None
 
     @classmethod
-    def next_command(cls, run: str) -> str:
+    def next_command(cls, run: str, config: Config) -> str:
         """What to do with a new run."""
         return f'Use it: glassformer {cls.command} {run} "your words"'
 

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from glassformer.objectives.objective import Batch, Objective
 
+HUGE = 1e18  # whose square is about the largest float32
+
 
 @dataclass
 class FirstBad:
@@ -54,5 +56,11 @@ def explain(
             )
     bad = [n for n, p in model.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()]
     if bad:  # the backward pass runs from the top down, so the last parameter went bad first
-        return f"the forward pass is sound; the first bad gradient is that of {bad[-1]}"
+        return f"the forward pass is sound; the gradient explodes, first at {bad[-1]}"
+    largest = max(
+        ((float(p.grad.abs().max()), n) for n, p in model.named_parameters() if p.grad is not None),
+        default=(0.0, ""),
+    )
+    if largest[0] > HUGE:
+        return f"the gradient explodes: {largest[0]:.3g} at {largest[1]}, too large to be squared and summed"
     return f"every tensor is finite, but the loss is {loss} and the gradient norm {norm}"

@@ -45,12 +45,13 @@ class StepRecipe:
 class BrokenStepError(DivergedError):
     """A step whose loss or gradient is no number. No weight was moved; what it takes to repeat it is here."""
 
-    def __init__(self, loss: float, norm: float, reason: str, recipe: StepRecipe):
+    def __init__(self, loss: float, norm: float, reason: str, recipe: StepRecipe, clip: float):
         self.reason, self.recipe = reason, recipe
+        clipping = f"a training.clip below {clip:g}" if clip else "training.clip=1 (there is none now)"
         super().__init__(
             f"Training broke at step {recipe.step}: the loss is {loss:.4g} and the gradient "
             f"norm {norm:.4g}; {reason}. The update was not applied; what was saved before is "
-            "untouched. Try a lower training.lr, more training.warmup, a smaller training.clip, "
+            f"untouched. Try a lower training.lr, more training.warmup, {clipping}, "
             "training.precision=float32, or training.rollbacks=3."
         )
 
@@ -153,7 +154,8 @@ class Steps:
         self.updates.forget()
         step = self.progress.step
         samples = self.sizes.consumed(step), self.sizes.size(step)
-        return BrokenStepError(loss, norm, reason, StepRecipe(step + 1, self.config.seed, *samples))
+        recipe = StepRecipe(step + 1, self.config.seed, *samples)
+        return BrokenStepError(loss, norm, reason, recipe, self.config.clip)
 
     def _reason(self, batches: list[Batch], loss: float, norm: float) -> str:
         if self.world.size > 1:  # a closer look would need all processes at every turn of it
