@@ -57,6 +57,7 @@ def test_commands_and_flags_are_a_decision() -> None:
                 "--top-p",
                 "--min-p",
                 "--greedy",
+                "--repetition-penalty",
                 "--stop",
                 "--beams",
                 "--n",

@@ -14,6 +14,7 @@ from glassformer.lessons.kernel import smooth, smooth_by_attention
 from glassformer.lessons.lesson import Lesson
 from glassformer.lessons.positions import equivariance
 from glassformer.lessons.registry import LESSONS, OF_NO_MODEL, teach
+from glassformer.lessons.repetition import repeated_share
 from glassformer.lessons.scale import scale_effect
 from glassformer.lessons.toeplitz import unevenness
 from tests.models.families import ids, make
@@ -132,6 +133,16 @@ def test_lessons_about_models_take_a_run(name: str, run: gf.Run, tmp_path: Path)
     report = json.loads(done.stdout)
     assert report["rows"] and report["answer"] and (tmp_path / f"{name}.png").stat().st_size > 5000
     assert "nan" not in done.stdout.lower()
+
+
+def test_greedy_decoding_repeats_itself_and_drawing_cures_it(run: gf.Run) -> None:
+    lesson = teach("repetition", run)
+    shares = lesson.figures
+    assert shares["greedy"] > shares["greedy, repetition penalty 1.3"] and shares["greedy"] > 0.3
+    assert shares["temperature 1"] < 0.5 * shares["greedy"]
+    assert repeated_share([1, 2, 3, 4] * 3) == pytest.approx(5 / 9) and repeated_share(range(9)) == 0
+    with pytest.raises(UsageError, match="RUN"):
+        teach("repetition")
 
 
 def test_what_is_asked_wrongly_is_said(run: gf.Run) -> None:

@@ -39,6 +39,10 @@ def generate(
     min_p: Annotated[
         float | None, typer.Option(help="Choose among those at least P times as likely as the best.")
     ] = None,
+    repetition_penalty: Annotated[
+        float | None,
+        typer.Option(help="Above 1: what was said before becomes less likely.", show_default=False),
+    ] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="Always the best.")] = False,
     stop: Annotated[
         list[str] | None, typer.Option(help="End before this text; repeatable; \\n is a new line.")
@@ -57,13 +61,15 @@ def generate(
     drawing = {"temperature": temperature, "top-k": top_k, "top-p": top_p, "min-p": min_p, "seed": seed}
     if beams is not None:
         named = {f"--{name}": value for name, value in drawing.items()}
+        named["--repetition-penalty"] = repetition_penalty
         refuse_with_beams(**named, **{"--greedy": greedy or None, "--stop": stop})
         if n > beams:
             raise UsageError(f"--n {n}: {beams} beams end in {beams} texts; ask for at most as many")
     if greedy and any(value is not None for value in drawing.values()):
         raise UsageError("--greedy always takes the best token: leave out what is said about drawing")
     default = 0.0 if greedy else 0.8
-    sampler = Sampler(default if temperature is None else temperature, top_k, top_p, min_p, seed)
+    chosen = default if temperature is None else temperature
+    sampler = Sampler(chosen, top_k, top_p, min_p, seed, repetition_penalty or 1.0)
     stops = [s.replace("\\n", "\n") for s in stop or []]
     if prompt == "-":
         prompt = read_standard_input()

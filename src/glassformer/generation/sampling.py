@@ -1,9 +1,9 @@
-"""From scores to a choice: greedy, temperature, top-k, top-p and min-p.
+"""From scores to a choice: greedy, temperature, top-k, top-p and min-p; a penalty for what was said before.
 
 Letters: B sequences, V vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -22,6 +22,10 @@ class Sampler:
     `temperature` divides the logits: below 1 the likely becomes likelier; 0 is greedy.
     `top_k` keeps the k best. `top_p` keeps the smallest set of best tokens whose probability reaches p.
     `min_p` keeps tokens at least p times as likely as the best.
+
+    `repetition_penalty` comes before all of them, for tokens that prompt or text already have: their logits
+    are divided by it where they are positive and multiplied where they are negative. 1 is none. It needs to
+    know the text, so it works in the choice that `for_rows` gives.
     """
 
     temperature: float = 1.0
@@ -29,6 +33,7 @@ class Sampler:
     top_p: float | None = None
     min_p: float | None = None
     seed: int | None = None
+    repetition_penalty: float = 1.0
     _generators: dict[torch.device, torch.Generator] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -38,6 +43,8 @@ class Sampler:
             raise UsageError(f"top-k {self.top_k}: expected at least 1")
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise UsageError(f"seed {self.seed}: expected 0 or more, and less than 2^63")
+        if not 0 < self.repetition_penalty < float("inf"):
+            raise UsageError(f"repetition penalty {self.repetition_penalty}: expected more than 0; 1 is none")
         for name, p in (("top-p", self.top_p), ("min-p", self.min_p)):
             if p is not None and not 0 < p <= 1:
                 raise UsageError(f"{name} {p}: expected more than 0 and at most 1")
@@ -49,12 +56,34 @@ class Sampler:
         probabilities = self.probabilities(logits)
         return torch.multinomial(probabilities, 1, generator=self._generator(logits.device)).squeeze(-1)
 
-    def for_rows(self, n: int) -> Callable[[Tensor], Tensor]:
+    def for_rows(self, n: int, prompt: Sequence[int] = ()) -> Callable[[Tensor], Tensor]:
         """The same for n sequences, each with random numbers of its own: a row does not depend on the others.
 
         The first row's are those of this sampler's seed, from their beginning: two generations by one sampler
-        with a seed are the same.
+        with a seed are the same. `prompt` is what a penalty counts as said before.
         """
+        choose = self._choose_rows(n)
+        if self.repetition_penalty == 1:
+            return choose
+        before = [dict.fromkeys(prompt) for _ in range(n)]
+
+        def choose_anew(logits: Tensor) -> Tensor:
+            chosen = choose(self._penalised(logits, before))
+            for said, token in zip(before, chosen.tolist(), strict=True):
+                said[token] = None
+            return chosen
+
+        return choose_anew
+
+    def _penalised(self, logits: Tensor, before: Sequence[Iterable[int]]) -> Tensor:
+        """Logits (B, V) in which what each row has said before counts less."""
+        logits, penalty = logits.clone(), self.repetition_penalty
+        for row, said in zip(logits, before, strict=True):
+            ids = torch.tensor(list(said), dtype=torch.long, device=logits.device)
+            row[ids] = torch.where(row[ids] > 0, row[ids] / penalty, row[ids] * penalty)
+        return logits
+
+    def _choose_rows(self, n: int) -> Callable[[Tensor], Tensor]:
         if self.temperature < GREEDY:
             return self
         seeds = [self.seed if i == 0 or self.seed is None else fold_seed(self.seed, i) >> 1 for i in range(n)]

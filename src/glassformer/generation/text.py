@@ -41,7 +41,7 @@ def generate(
     """
     if tokens < 1 or n < 1:
         raise UsageError("the numbers of tokens and of samples: expected at least 1")
-    choose, scores = (sampler or Sampler()).for_rows(n), list[Tensor]()
+    choose, scores = (sampler or Sampler()).for_rows(n, tokenizer.encode(prompt)), list[Tensor]()
 
     def choose_and_score(logits: Tensor) -> Tensor:
         chosen = choose(logits)

@@ -12,6 +12,7 @@
     kernel.py      attention as a soft dictionary, and as a kernel that is learned
     gradient.py    ∂L/∂θ written out, with what each layer received from above
     cache.py       what a key-value cache saves
+    repetition.py  the loop of greedy decoding, and what cures it
     subjects.py    models and tokens that lessons are about: a run's, or made here
 
 An answer is put together from the numbers of its table: where a number came out otherwise, it says otherwise.

@@ -3,7 +3,18 @@
 from collections.abc import Callable
 
 from glassformer.core.errors import UsageError, closest
-from glassformer.lessons import cache, gradient, kernel, masks, norms, positions, residuals, scale, toeplitz
+from glassformer.lessons import (
+    cache,
+    gradient,
+    kernel,
+    masks,
+    norms,
+    positions,
+    repetition,
+    residuals,
+    scale,
+    toeplitz,
+)
 from glassformer.lessons.lesson import Lesson
 from glassformer.runs.run import Run
 
@@ -18,6 +29,7 @@ LESSONS: dict[str, Callable[[Run | None], Lesson]] = {
     "kernel": kernel.lesson,
     "gradient": gradient.lesson,
     "cache": cache.lesson,
+    "repetition": repetition.lesson,
 }
 SUBJECTS = {
     "scale": "why scores are divided by √D",
@@ -30,6 +42,7 @@ SUBJECTS = {
     "kernel": "attention as a soft dictionary and as a kernel",
     "gradient": "∂L/∂θ of every matrix, and what its layer received from above",
     "cache": "what the key-value cache saves",
+    "repetition": "the loop of greedy decoding, and what cures it (needs a run)",
 }
 OF_NO_MODEL = (
     "scale",

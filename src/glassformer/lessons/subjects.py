@@ -34,9 +34,9 @@ def transformer_of(run: Run) -> LanguageModel:
     return run.language_model
 
 
-def ids_of(run: Run, T: int) -> Tensor:
-    """The beginning of the run's validation text, (1, T) or as long as its context allows."""
+def ids_of(run: Run, T: int, limited: bool = True) -> Tensor:
+    """The beginning of the run's validation text, (1, T) or as long as there is, `limited` by its context."""
     task = run.task()
     assert isinstance(task, TextTask)
-    T = min(T, run.config.model.context, len(task.tokens("valid")))
+    T = min(T, len(task.tokens("valid")), *([run.config.model.context] if limited else []))
     return torch.from_numpy(task.tokens("valid").read(0, T).astype("int64"))[None].to(run.device)

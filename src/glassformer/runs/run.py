@@ -306,7 +306,7 @@ class Run:
             self.tokenizer,
             prompt,
             tokens,
-            (sampler or Sampler()).for_rows(n),
+            (sampler or Sampler()).for_rows(n, self.tokenizer.encode(prompt)),
             n=n,
             stop=stop,
             cached=cached,
@@ -324,6 +324,7 @@ class Run:
         top_p: float | None = None,
         min_p: float | None = None,
         seed: int | None = None,
+        repetition_penalty: float | None = None,
         stop: Sequence[str] = (),
         cached: bool = True,
         edits: Sequence[Edit] = (),
@@ -341,6 +342,7 @@ class Run:
                 top_p=top_p,
                 min_p=min_p,
                 seed=seed,
+                repetition_penalty=repetition_penalty,
                 stop=stop or None,
                 cached=None if cached else False,
                 edits=edits or None,
@@ -350,7 +352,9 @@ class Run:
             return [text for text, _ in self.search(prompt, tokens, beams, length_penalty or 0.0)[:n]]
         if length_penalty is not None:
             raise UsageError("length_penalty belongs to beam search: say beams as well, or leave it out")
-        sampler = Sampler(1.0 if temperature is None else temperature, top_k, top_p, min_p, seed)
+        sampler = Sampler(
+            1.0 if temperature is None else temperature, top_k, top_p, min_p, seed, repetition_penalty or 1.0
+        )
         texts = [""] * n
         for parts in self.stream(prompt, tokens, n=n, sampler=sampler, stop=stop, cached=cached, edits=edits):
             texts = [text + part for text, part in zip(texts, parts, strict=True)]
