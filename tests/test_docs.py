@@ -24,7 +24,10 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
 
 
-EXECUTED = ["README.md", "docs/data.md", "docs/looking-inside.md", "docs/tokenizer.md", "docs/training.md"]
+EXECUTED = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("data", "looking-inside", "models", "tokenizer", "training")),
+]
 
 
 @pytest.mark.parametrize("page", EXECUTED)
@@ -58,7 +61,7 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
         assert done.stdout, command  # a translation by an untrained model may be an empty line
 
 
-@pytest.mark.parametrize("page", EXECUTED)
+@pytest.mark.parametrize("page", [str(p.relative_to(ROOT)) for p in PAGES if blocks(p, "python")])
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my.txt").write_text("A line of my own text, which is not long.\n" * 400)
     monkeypatch.chdir(tmp_path)

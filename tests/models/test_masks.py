@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from glassformer.models.attention import attend, attend_by_formula
 from glassformer.models.mask import Mask
+from tests.conftest import tiny_model
 from tests.models.families import close, ids, make
 
 
@@ -66,3 +67,16 @@ def test_without_positions_and_mask_the_tokens_are_a_set() -> None:
     close(model(tokens[:, order]), model(tokens)[:, order])
     placed = make("tag", "transformer")
     assert not torch.allclose(placed(tokens[:, order]), placed(tokens)[:, order], atol=1e-3)
+
+
+def test_a_rule_is_a_mask_by_positions_with_the_cache_too() -> None:
+    rule = Mask(causal=True, rule=lambda query, key: (query - key < 3) | (key < 1))
+    at = torch.arange(6)
+    expected = (at[:, None] >= at) & ((at[:, None] - at < 3) | (at < 1))
+    assert torch.equal(rule.table(at, at), expected) and not rule.is_triangle(6, 6)
+    model = tiny_model()
+    model.stack.mask = rule
+    tokens = torch.randint(23, (2, 9), generator=torch.Generator().manual_seed(0))
+    state = model.new_state(2)
+    pieces = [model(tokens[:, i : i + 3], state=state) for i in (0, 3, 6)]
+    torch.testing.assert_close(torch.cat(pieces, dim=1), model(tokens), rtol=1e-4, atol=1e-5)
