@@ -230,3 +230,19 @@ def test_standard_input_outlives_the_cache(
     shutil.rmtree(folder / "elsewhere" / "stdin")
     with pytest.raises(DataError, match=r"came through standard input .* Put the same text there again: cat"):
         gf.load(moved).evaluate()
+
+
+def test_a_beginning_killed_inside_its_own_source(folder: Path) -> None:
+    """Killed after its first file, the seal, a run is begun again on the texts alone."""
+    texts = folder / "texts"
+    texts.mkdir()
+    for i in range(3):
+        (texts / f"{i}.txt").write_text(prose(2000, seed=i))
+    whole = gf.train(str(texts), out="elsewhere", settings=SMALL)
+    begun = texts / "runs" / "x"
+    begun.mkdir(parents=True)
+    shutil.copy(whole.path / "seal.json", begun)
+    (begun / ".lock").touch()
+    again = gf.train(str(texts), out=begun, settings=SMALL)
+    assert again.data["text_fingerprint"] == whole.data["text_fingerprint"]
+    assert again.evaluate().loss == whole.evaluate().loss

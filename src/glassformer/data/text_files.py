@@ -28,6 +28,7 @@ from glassformer.core.terminal import standard_input
 from glassformer.data.packed import PIECE, open_packed
 
 RUN_CONFIG, CONFIG_START = "config.yaml", b"format_version:"  # what makes a folder a run, and how it begins
+BEGINNING = ("seal.json", "tokenizer.json", "data.json")  # what a run has before its configuration
 STDIN = "stdin"  # the folder, in the cache and in a run, of text that came through standard input
 SPOOLED = re.compile(r"[0-9a-f]{64}\.txt")
 COMPARISON = "compare.html"  # what a sweep writes beside its runs
@@ -72,7 +73,7 @@ def is_run_folder(folder: Path) -> bool:
             return file.read(len(CONFIG_START)) == CONFIG_START
     except OSError:
         begun = (folder / LOCK).is_file()
-        return begun and any((folder / name).is_file() for name in ("tokenizer.json", "data.json"))
+        return begun and any((folder / name).is_file() for name in BEGINNING)
 
 
 def _walk(folder: Path) -> Iterator[Path]:

@@ -194,9 +194,10 @@ class Run:
         for warning in source.warnings:
             warn(warning)
         if data is None:
-            name = settings.source
+            target = f" --target {settings.target}" if settings.target else ""
+            named = "one of its sources" if settings.mix else f"{settings.source}{target}"
             self.refuse_other_text(
-                source, f"restore it, or measure what is there now as a whole: --data {name}"
+                source, f"restore it, or measure what is there now as a whole: --data {named}"
             )
         if data is not None and source.path is not None:
             source = source.whole()
@@ -210,7 +211,8 @@ class Run:
         begun_with = self.data.get("text_fingerprint")
         if begun_with in (None, source.fingerprint):
             return
-        name = source.name if self.config.data.mix else self.config.data.source
+        data = self.config.data
+        name = source.name if data.mix else " or ".join(filter(None, (data.source, data.target)))
         raise RunError(
             f"the text of {name} is not the one {self.path} was begun with: its fingerprint is "
             f"{source.fingerprint[:12]}…, then it was {begun_with[:12]}…; {instead}."
