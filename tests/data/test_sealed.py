@@ -1,6 +1,7 @@
 """Sealed shards: whatever is changed in them is found before it is used, and made again from the text."""
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +60,12 @@ def beyond(folder: Path) -> None:
     np.save(folder / "train-00001.npy", ids)
 
 
+def piped(path: Path) -> None:
+    """A pipe that nobody writes to: whoever opens it to read waits for ever."""
+    path.unlink()
+    os.mkfifo(path)
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "a flipped bit in train": lambda f: flipped(f / "train-00001.npy"),
     "a flipped bit in a header": lambda f: flipped(f / "train-00000.npy", 20),
@@ -70,6 +77,9 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "gone": lambda f: (f / "test-00000.npy").unlink(),
     "longer": lambda f: (f / "valid-00000.npy").open("ab").write(b"\0\0"),
     "splits exchanged in the index": edited,
+    "an index that is a pipe": lambda f: piped(f / "shards.json"),
+    "digests that are a pipe": lambda f: piped(f / "blocks.bin"),
+    "ids that are a pipe": lambda f: piped(f / "train-00000.npy"),
     "no index": lambda f: (f / "shards.json").unlink(),
     "an index that is none": lambda f: (f / "shards.json").write_text("[1]"),
     "an index that is deep": lambda f: (f / "shards.json").write_text("[" * 100_000),

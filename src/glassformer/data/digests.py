@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from glassformer.core.files import open_regular
 from glassformer.data.text_files import DIGEST
 
 MAX_LOAD = 3 / 4  # of the table, before it grows
@@ -37,7 +38,7 @@ class DigestSet:
 
     def load(self, path: Path) -> None:
         """Add all digests of a file."""
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while block := file.read(CHUNK * DIGEST):
                 self._add(np.frombuffer(block, np.uint64).reshape(-1, 2))
 

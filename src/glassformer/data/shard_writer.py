@@ -11,7 +11,6 @@ number for each.
 """
 
 import hashlib
-import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ import numpy as np
 
 from glassformer.core.blocks import BLOCK, CheckedBlocks, block_count, block_digest
 from glassformer.core.blocks import DIGEST as BLOCK_DIGEST
-from glassformer.core.files import open_log, remove, replacing, write_atomically
+from glassformer.core.files import open_log, read_bytes, read_json, remove, replacing, write_atomically
 from glassformer.core.strict_json import dump_json
 from glassformer.data.digests import DigestSet
 from glassformer.data.sources import Corpus, SourceChangedError
@@ -102,7 +101,7 @@ class ShardWriter:
         """What another process left here, if it is whole; all else is removed."""
         journal = Journal()
         try:
-            journal = Journal(**json.loads((self.folder / JOURNAL).read_text(encoding="utf-8")))
+            journal = Journal(**read_json(self.folder / JOURNAL))
             unit, part, piece = journal.place
             journal.place = (int(unit), int(part), int(piece))
             intact = find_damage(self.folder, journal.files) is None
@@ -229,7 +228,7 @@ def _digests(header: bytes, ids: np.ndarray) -> bytes:
 
 def map_blocks(folder: Path, files: dict[str, dict[str, int]]) -> dict[str, CheckedBlocks]:
     """The bytes of each file, mapped, with the digests of their blocks; a ValueError says what is wrong."""
-    digests = (folder / BLOCKS).read_bytes()
+    digests = read_bytes(folder / BLOCKS, most=1 << 32)
     mapped: dict[str, CheckedBlocks] = {}
     at = 0
     for name, facts in files.items():

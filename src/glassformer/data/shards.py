@@ -14,7 +14,6 @@ the background. What is not what was written is made again from the text.
 """
 
 import hashlib
-import json
 import threading
 import time
 from bisect import bisect_right
@@ -29,7 +28,16 @@ import numpy as np
 
 from glassformer.core.blocks import BLOCK
 from glassformer.core.errors import DataError
-from glassformer.core.files import cache_dir, digest, move, own_folder, remove, write_atomically, writing
+from glassformer.core.files import (
+    cache_dir,
+    digest,
+    move,
+    own_folder,
+    read_json,
+    remove,
+    write_atomically,
+    writing,
+)
 from glassformer.core.lock import locked
 from glassformer.core.strict_json import dump_json
 from glassformer.data.digests import DigestSet
@@ -281,7 +289,7 @@ def _damage(folder: Path, corpus: Corpus, tokenizer: Tokenizer, thorough: bool) 
 
 def read_index(folder: Path) -> dict[str, Any]:
     """The index of a shard folder; a ValueError if it is not what was written."""
-    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    index = read_json(folder / INDEX)
     if index.pop("seal", None) != _seal(index):
         raise ValueError(f"{INDEX} is not what was written")
     return index

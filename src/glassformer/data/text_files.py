@@ -18,6 +18,8 @@ from glassformer.core.files import (
     digest,
     make_folder,
     move,
+    open_regular,
+    read_bytes,
     replacing,
     user_path,
     write_atomically,
@@ -69,7 +71,7 @@ def files_under(source: str) -> tuple[list[Path], list[str]]:
 def is_run_folder(folder: Path) -> bool:
     """Whether a folder is a run directory, or one that is being begun."""
     try:
-        with (folder / RUN_CONFIG).open("rb") as file:
+        with open_regular(folder / RUN_CONFIG) as file:
             return file.read(len(CONFIG_START)) == CONFIG_START
     except OSError:
         begun = (folder / LOCK).is_file()
@@ -176,7 +178,7 @@ def file_digest(path: Path) -> str:
     cached = cache_dir("digests") / hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()
     is_settled = time.time_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns) > MTIME_MARGIN
     if stat.st_size >= LARGE and is_settled and cached.is_file():
-        known = cached.read_text(encoding="ascii", errors="replace")
+        known = read_bytes(cached).decode("ascii", errors="replace")
         if len(known) == 2 * hashlib.sha256().digest_size:
             return known
     fingerprint = digest(path)
