@@ -212,3 +212,18 @@ def test_automatic_sizes_say_what_and_why(text_file: Path, tmp_path: Path) -> No
     assert "is in the training text too" in display.notes[1]  # which only repeats ten lines
     assert str(made.config.training.steps) in display.notes[3]
     assert made.config.training.patience > 0
+
+
+def test_a_link_that_leads_to_itself_is_said(
+    tmp_path: Path, text_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = tmp_path / "text.txt"
+    text.write_text(text_file.read_text())
+    gf.train(str(text), out=tmp_path / "run", settings={**SMALL, "training.steps": 2})
+    text.unlink()
+    text.symlink_to(text)
+    with pytest.raises(UsageError, match="a link that leads to itself"):
+        gf.train("text.txt", out=tmp_path / "run", resume=True)
+    with pytest.raises(DataError, match="there is no file"):
+        gf.load(tmp_path / "run").evaluate()

@@ -9,7 +9,7 @@ from glassformer.config.recipes import merge, nested, read_yaml
 from glassformer.config.schema import FORMAT_VERSION, Config, build, flatten, shortened
 from glassformer.config.section import Settings
 from glassformer.core.errors import RunError, UsageError
-from glassformer.core.files import read_json, user_path, write_atomically
+from glassformer.core.files import read_json, whole_path, write_atomically
 from glassformer.core.strict_json import dump_json
 
 # What a resumed run may be given anew, since its course does not depend on it (another device is announced).
@@ -103,7 +103,7 @@ def continued_config(folder: Path, settings: Settings) -> Config:
 
 def _found_again(name: str, known: dict[str, float]) -> str:
     """A source of a mix as the run has it written down: with its whole path."""
-    return name if name in known else str(user_path(name).resolve())
+    return name if name in known else str(whole_path(name))
 
 
 def refuse_changed(checkpoint: Path, settings: Settings) -> None:
@@ -127,4 +127,4 @@ def refuse_changed(checkpoint: Path, settings: Settings) -> None:
 
 
 def _same_source(asked: str | None, begun_with: str | None) -> bool:
-    return asked in (None, "-", begun_with) or str(user_path(str(asked)).resolve()) == begun_with
+    return asked in (None, "-", begun_with) or str(whole_path(str(asked))) == begun_with

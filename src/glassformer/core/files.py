@@ -63,6 +63,16 @@ def user_path(name: str | Path) -> Path:
         return Path(name)
 
 
+def whole_path(name: str | Path) -> Path:
+    """A path as a person gives it, absolute and with its links followed."""
+    try:
+        return user_path(name).resolve()
+    except (RuntimeError, OSError):
+        raise UsageError(
+            f"{name} is a link that leads to itself: expected one that leads to a file"
+        ) from None
+
+
 def inside(folder: Path, name: str) -> Path:
     """A place in a folder by a name that is one: not a path that leads out of it, or deeper into it."""
     if name in ("", ".", "..") or any(c in "/\\" or not c.isprintable() for c in name):

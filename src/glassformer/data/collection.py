@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from glassformer.core.errors import DataError
-from glassformer.core.files import user_path
+from glassformer.core.files import whole_path
 from glassformer.data.hub import PREFIX, open_hub
 from glassformer.data.packed import is_packed
 from glassformer.data.records import TextFile, Unit, kind_of
@@ -140,7 +140,7 @@ def open_records(source: str, field: str) -> Records:
         identities = [identity]
     else:
         files, identities, skipped = _open_files(source, field)
-        path = user_path(source).resolve()
+        path = whole_path(source)
         if skipped:
             warnings.append(f"{len(skipped)} files are not UTF-8 text and were left out: {skipped[0]}, …")
     sizes, complete = _estimate(files)

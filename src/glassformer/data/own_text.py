@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from glassformer.core.errors import DataError
-from glassformer.core.files import user_path
+from glassformer.core.files import whole_path
 from glassformer.data.packed import PackedText, is_packed
 from glassformer.data.sources import Corpus, Span, make_corpus
 from glassformer.data.splits import Division, Rule, Undivided, by_name, sort
@@ -65,5 +65,5 @@ def open_text(source: str) -> OwnText:
         warnings.append(f"{len(skipped)} files are not UTF-8 text and were left out: {sample}")
     if not documents:
         raise DataError(f"{source} holds no text: expected at least one UTF-8 file that is not empty.")
-    path = (paths[0] if source == "-" else user_path(source)).resolve()
+    path = whole_path(paths[0] if source == "-" else source)
     return OwnText(source, path, documents, digests, text_digests, warnings)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import DataError, UsageError
-from glassformer.core.files import user_path
+from glassformer.core.files import user_path, whole_path
 from glassformer.data.examples import Example, Examples, divide_examples
 from glassformer.data.text_files import text_digest
 
@@ -37,7 +37,7 @@ def own_examples(source: str, task: str, target: str | None, valid: float, test:
         splits, rule = divide_examples(read_examples(path, task, target), valid, test)
     if not any(splits.values()):
         raise DataError(f"{source} holds no examples.")
-    return Examples(source, splits, rule, path=path.resolve())
+    return Examples(source, splits, rule, path=whole_path(path))
 
 
 def _folder(folder: Path, task: str) -> dict[str, list[Example]]:

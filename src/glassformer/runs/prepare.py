@@ -10,7 +10,7 @@ from glassformer.config.recipes import merge
 from glassformer.config.schema import build
 from glassformer.config.section import Settings
 from glassformer.core.errors import RunError, UsageError
-from glassformer.core.files import user_path
+from glassformer.core.files import whole_path
 from glassformer.data.examples import Examples
 from glassformer.data.mixtures import Mix
 from glassformer.data.shards import tokenizer_fingerprint
@@ -71,7 +71,7 @@ def _places(source: Corpus | Examples, target: str | None) -> Settings:
     if isinstance(source, Mix):
         places["mix"] = source.settings()
     if target is not None:
-        places["target"] = str(user_path(target).resolve())
+        places["target"] = str(whole_path(target))
     return places
 
 

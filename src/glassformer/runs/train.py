@@ -11,7 +11,7 @@ from glassformer.config.schema import Config, flatten
 from glassformer.config.section import Settings
 from glassformer.core.device import choose_device
 from glassformer.core.errors import RunError, UsageError
-from glassformer.core.files import make_folder, remove_temporaries, write_atomically
+from glassformer.core.files import make_folder, remove_temporaries, whole_path, write_atomically
 from glassformer.core.lock import locked
 from glassformer.core.process import tune_process
 from glassformer.core.strict_json import dump_json
@@ -119,7 +119,7 @@ def _continued(
     """The settings of a run that goes on: what is said now is held against what it was begun with."""
     said = gather_asked(source, task, target, recipe, settings, init=init is not None, fill=False)
     config, begun_from = continued_config(folder, said), Run(folder, device="cpu").data.get("init")
-    if init is not None and str(Path(init).resolve()) != begun_from:
+    if init is not None and str(whole_path(init)) != begun_from:
         raise UsageError(
             f"{folder} was begun from {begun_from or 'no other run'}, not from {init}. Leave --init out, or "
             "start a new run with another --out."
