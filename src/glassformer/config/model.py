@@ -12,6 +12,7 @@ Family = Annotated[
     BeforeValidator(lambda v: "transformer" if v == "decoder" else v),
 ]
 
+RECURRENT = ("rnn", "gru", "lstm")  # families
 EMBEDDING_REACH, LAYER_REACH = 2, 3  # positions that a `shift` looks back, on embeddings and in layers
 
 
@@ -128,7 +129,7 @@ class ModelConfig(Section):
                 raise ValueError(
                     "model.activation swiglu is a transformer's; a window model takes relu or gelu"
                 )
-        if self.family in ("rnn", "gru", "lstm") and self.directions == 2 and self.width % 2:
+        if self.family in RECURRENT and self.directions == 2 and self.width % 2:
             raise ValueError(f"two directions share the width: model.width {self.width} must be even")
         if self.attention in ("query-key", "projected", "similarity") and self.width % self.heads:
             raise ValueError(f"each head gets its share of model.width {self.width}: heads must divide it")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from glassformer.config.data import DataConfig, TokenizerConfig
-from glassformer.config.model import ModelConfig
+from glassformer.config.model import RECURRENT, ModelConfig
 from glassformer.config.section import RULES, Section, Settings
 from glassformer.config.training import TrainingConfig
 from glassformer.core.errors import UsageError, closest
@@ -46,14 +46,14 @@ class Config(Section):
                 f"model.family {model.family} cannot do the task {self.task}; "
                 f"these can: {', '.join(FAMILIES[self.task])}"
             )
-        recurrent = model.family in ("rnn", "gru", "lstm")
+        recurrent = model.family in RECURRENT
         if recurrent and self.task != "translate" and model.attention_dropout is not None:
             raise ValueError(
                 f"model.attention_dropout: model.family {model.family} has attention in a translator alone"
             )
         if self.task not in TEXT_TASKS and (self.data.mix or self.data.dedup):
             raise ValueError(f"data.mix and data.dedup: for language and masked, not for {self.task}")
-        if self.task == "language" and self.data.mix and model.family in ("rnn", "gru", "lstm"):
+        if self.task == "language" and self.data.mix and model.family in RECURRENT:
             raise ValueError(
                 f"data.mix: model.family {model.family} reads its text as streams that go on from batch to "
                 "batch, and they cannot be mixed. Choose model.family transformer or window, or put the "

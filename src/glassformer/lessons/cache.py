@@ -73,17 +73,20 @@ def _times(model: LanguageModel, length: int, cached: bool) -> list[float]:
 
 def _difference(model: LanguageModel, tokens: int) -> float:
     """Of the scores with and without the cache along one text, as a share of the largest."""
-    recorded: dict[bool, list[Tensor]] = {True: [], False: []}
-    text = torch.randint(model.vocab, (tokens,), generator=torch.Generator().manual_seed(0))
-    for cached, scores in recorded.items():
-        ids = iter(text.tolist())
-
-        def choose(logits: Tensor, scores: list[Tensor] = scores, ids: object = ids) -> Tensor:
-            scores.append(logits.float())
-            return torch.full((1,), next(ids), device=logits.device)  # type: ignore[call-overload]
-
-        prompt = torch.zeros(1, 1, dtype=torch.long, device=next(model.parameters()).device)
-        for _ in generate(model, prompt, tokens - 1, choose, cached=cached):
-            pass
-    one, other = (torch.cat(recorded[cached]) for cached in (True, False))
+    text = torch.randint(model.vocab, (tokens,), generator=torch.Generator().manual_seed(0)).tolist()
+    one, other = (_scores(model, text, cached) for cached in (True, False))
     return float((one - other).abs().max() / other.abs().max())
+
+
+def _scores(model: LanguageModel, text: list[int], cached: bool) -> Tensor:
+    """The scores of each next token along a text, (T − 1, V)."""
+    scores: list[Tensor] = []
+
+    def choose(logits: Tensor) -> Tensor:
+        scores.append(logits.float())
+        return torch.tensor([text[len(scores) - 1]], device=logits.device)
+
+    prompt = torch.zeros(1, 1, dtype=torch.long, device=next(model.parameters()).device)
+    for _ in generate(model, prompt, len(text) - 1, choose, cached=cached):
+        pass
+    return torch.cat(scores)

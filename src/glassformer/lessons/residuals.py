@@ -13,9 +13,10 @@ from glassformer.inspection.gradients import by_depth, next_token_loss, without_
 from glassformer.inspection.trace import record_trace
 from glassformer.lessons.lesson import Curve, Lesson, Plot, times
 from glassformer.lessons.subjects import ids_of, made, random_ids, transformer_of
-from glassformer.models.build import PLACEMENTS
+from glassformer.models.block import PLACEMENTS
 from glassformer.runs.run import Run
 
+Measure = Callable[[nn.Module, Tensor], list[float]]
 DEPTH, SEEDS = 24, (0, 1, 2)
 SHORTEST = 1e-30  # below this float32 has no direction any more
 SUBJECT = f"{DEPTH} layers of width 64, before training; means over {len(SEEDS)} seeds"
@@ -120,9 +121,7 @@ def collapse(run: Run | None = None) -> Lesson:
     )
 
 
-def _mean(
-    placement: str, init: str, residual: bool, measure: Callable[[nn.Module, Tensor], list[float]]
-) -> list[float]:
+def _mean(placement: str, init: str, residual: bool, measure: Measure) -> list[float]:
     each = [
         measure(
             made(seed, layers=DEPTH, placement=placement, init=init, residual=residual), random_ids(seed=seed)
@@ -137,12 +136,15 @@ def _verdict(ratio: float) -> str:
     return next((word for limit, word in limits.items() if ratio < limit), "grows")
 
 
-def _of_run(run: Run) -> Lesson:
+def _with_and_without(run: Run, measure: Measure) -> tuple[dict[str, list[float]], str]:
+    """A run's model as it is and without its residual connections, and what it was measured on."""
     model, ids = transformer_of(run), ids_of(run, 128)
-    both = {
-        "as it is": gradient_by_depth(model, ids),
-        "without residuals": gradient_by_depth(without_residuals(model), ids),
-    }
+    both = {"as it is": measure(model, ids), "without residuals": measure(without_residuals(model), ids)}
+    return both, f"{run.path}, {ids.shape[1]} tokens of its validation text"
+
+
+def _of_run(run: Run) -> Lesson:
+    both, subject = _with_and_without(run, gradient_by_depth)
     depth = len(both["as it is"])
     ratios = {name: lengths[0] / lengths[-1] if lengths[-1] else 0.0 for name, lengths in both.items()}
     return Lesson(
@@ -164,17 +166,13 @@ def _of_run(run: Run) -> Lesson:
             [Curve(name, range(depth), [max(n, 1e-40) for n in lengths]) for name, lengths in both.items()],
             log_y=True,
         ),
-        f"{run.path}, {ids.shape[1]} tokens of its validation text",
+        subject,
         ratios,
     )
 
 
 def _collapse_of_run(run: Run) -> Lesson:
-    model, ids = transformer_of(run), ids_of(run, 128)
-    both = {
-        "as it is": likeness_by_depth(model, ids),
-        "without residuals": likeness_by_depth(without_residuals(model), ids),
-    }
+    both, subject = _with_and_without(run, likeness_by_depth)
     depth = len(both["as it is"])
     return Lesson(
         "Do tokens stay different without residual connections?",
@@ -191,5 +189,5 @@ def _collapse_of_run(run: Run) -> Lesson:
             "mean cosine between different tokens",
             [Curve(name, range(depth), values) for name, values in both.items()],
         ),
-        f"{run.path}, {ids.shape[1]} tokens of its validation text",
+        subject,
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from glassformer.config.model import EMBEDDING_REACH, LAYER_REACH, ModelConfig
+from glassformer.config.model import EMBEDDING_REACH, LAYER_REACH, RECURRENT, ModelConfig
 from glassformer.core.errors import UsageError
 from glassformer.models.attention import Attention, CrossAttention, Mixer, UnscaledAttention
 from glassformer.models.block import PLACEMENTS, Block, add, replace
@@ -76,7 +76,6 @@ class EncoderDecoder(EncoderDecoderModel):
         super().__init__(encoder, make_writer(config, target), config)
 
 
-RECURRENT = ("rnn", "gru", "lstm")
 LANGUAGE_MODELS: dict[str, Callable[[ModelConfig], LanguageModel]] = {
     "transformer": Decoder,
     "rnn": Recurrent,

@@ -87,9 +87,14 @@ class Distance(Mixer):
         super().__init__()
         self.heads, self.context, self.position, self.dropout = heads, context, position, dropout
         self.widths = 0, width
-        self.scores = nn.Parameter(torch.zeros(heads, 2 * context - 1))  # at index context − 1 + t − s
+        start = torch.full((heads, 2 * context - 1), self.start(context))
+        self.scores = nn.Parameter(start)  # at index context − 1 + t − s
         self.v = nn.Linear(width, width, bias=bias)
         self.out = nn.Linear(width, width, bias=bias)
+
+    @staticmethod
+    def start(context: int) -> float:
+        return 0.0
 
     def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         v = split_heads(self.v(x), self.heads)
@@ -111,18 +116,9 @@ class Convolution(Distance):
     Each starts at 1/context, so that a row at the end is a mean. What is hidden has weight zero.
     """
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        context: int,
-        *,
-        position: Position,
-        bias: bool = True,
-        dropout: float = 0.0,
-    ):
-        super().__init__(width, heads, context, position=position, bias=bias, dropout=dropout)
-        nn.init.constant_(self.scores, 1 / context)
+    @staticmethod
+    def start(context: int) -> float:
+        return 1 / context
 
     def mix(
         self,
