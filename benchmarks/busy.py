@@ -40,10 +40,10 @@ def main() -> None:
                 environment = WAYS.get(way) or ({} if way == "ours" else {"GOMP_SPINCOUNT": way})
                 figures[way][case] += measure(trainings, loops, environment, options.seconds)
     first = median(figures[ways[0]]["alone"])
-    print(f"{'':12}" + "".join(f"{case:>24}" for case in CASES))
+    print(f"{'':12}" + "".join(f"{case:>24}" for case in CASES))  # noqa: T201
     for way in ways:
         cells = [(median(figures[way][case]), figures[way][case]) for case in CASES]
-        print(f"{way:12}" + "".join(f"{f'{value:,.0f} ({value / first:.2f})':>24}" for value, _ in cells))
+        print(f"{way:12}" + "".join(f"{f'{value:,.0f} ({value / first:.2f})':>24}" for value, _ in cells))  # noqa: T201
     if options.json:
         Path(options.json).write_text(json.dumps({"tokens_per_second": figures}, indent=1) + "\n")
 

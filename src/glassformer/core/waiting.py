@@ -62,7 +62,7 @@ def seconds_in_line() -> dict[str, float] | None:
     """How long each thread of this process has been ready to run without a core, so far; None: not known."""
     waited: dict[str, float] = {}
     try:
-        for task in os.listdir(TASKS):
+        for task in (path.name for path in TASKS.iterdir()):
             try:
                 text = (TASKS / task / "schedstat").read_text()
             except (FileNotFoundError, ProcessLookupError):  # a thread that has just ended
