@@ -22,7 +22,6 @@ import math
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -56,10 +55,10 @@ FAMILIES: dict[str, dict[str, Any]] = {  # about 130,000 weights beside embeddin
 # LSTM and transformer
 
 MIDDLE = {"parameters": 1.0, "tokens": 8.0, "context": 256}
-GROWING = {"parameters": (0.25, 1.0, 4.0, 16.0), "tokens": (2.0, 8.0, 32.0), "context": (32, 128, 256, 1024)}
+GROWING = {"parameters": (0.25, 1.0, 4.0), "tokens": (2.0, 8.0, 24.0), "context": (64, 256, 1024)}
 WIDTHS = {  # millions of weights → (layers, width); a transformer's block has 12 C², an LSTM's layer 8 C²
-    "transformer": {0.25: (3, 80), 1.0: (4, 144), 4.0: (6, 232), 16.0: (8, 408)},
-    "lstm": {0.25: (1, 176), 1.0: (1, 352), 4.0: (2, 496), 16.0: (2, 992)},
+    "transformer": {0.25: (3, 80), 1.0: (4, 144), 4.0: (6, 240)},
+    "lstm": {0.25: (1, 176), 1.0: (1, 352), 4.0: (2, 496)},
 }
 RATES = {"transformer": (0.003, 0.006), "lstm": (0.005, 0.015)}
 PER_STEP = 16384  # characters
@@ -143,38 +142,52 @@ def overtake_case(family: str, parameters: float, tokens: float, context: int) -
     import torch
 
     import glassformer as gf
+    from glassformer.config.data import DataConfig
+    from glassformer.config.schema import build
+    from glassformer.core.device import choose_device
+    from glassformer.models.model import parameter_count
+    from glassformer.tasks.language_model import LanguageTask
+    from glassformer.tasks.task import EvalOptions
+    from glassformer.training.step import Steps
 
     torch.set_num_threads(1)
     layers, width = WIDTHS[family][parameters]
-    batch = max(1, PER_STEP // context)
     steps = max(1, round(tokens * 1e6 / PER_STEP))
-    settings: dict[str, Any] = {
-        "tokenizer.kind": "char",
-        "model.family": family,
-        "model.layers": layers,
-        "model.width": width,
-        "model.context": context,
-        "training.steps": steps,
-        "training.batch": batch,
-        "training.warmup": max(1, min(100, steps // 10)),
-        "training.eval_every": steps,
-        "training.checkpoint_every": 10 * steps,
-        "training.compile": "off",
+    corpus = gf.load_dataset("wikitext-2", "language")
+    tokenizer = gf.train_tokenizer("char", corpus.texts(), 512)
+    task = LanguageTask(corpus, tokenizer, DataConfig())
+    model_settings = {
+        "family": family,
+        "layers": layers,
+        "width": width,
+        "context": context,
+        "vocab": len(tokenizer),
+        **({"heads": 8} if family == "transformer" else {}),
     }
-    if family == "transformer":
-        settings |= {"model.heads": max(1, width // 32) if width % 32 == 0 else 8}
+    batch, warmup = max(1, PER_STEP // context), max(1, min(100, steps // 10))
+    device = choose_device()
 
     def train(lr: float, seed: int) -> dict[str, float]:
-        with tempfile.TemporaryDirectory() as folder:
-            more = {"training.lr": lr, "training.seed": seed}
-            run = gf.train("wikitext-2", out=Path(folder) / "run", settings=settings | more)
-            stride = context // 4 if family == "transformer" else None
-            return {
-                "bits": run.evaluate("valid", stride=stride).as_dict()["bits_per_byte"],
-                "windows": run.result["valid"]["bits_per_byte"],
-                "parameters": run.result["parameters"],
-                "seconds": run.result["seconds"],
-            }
+        training = {"steps": steps, "batch": batch, "warmup": warmup, "lr": lr, "seed": seed}
+        config = build({"model": model_settings, "training": training})
+        torch.manual_seed(seed)
+        model = task.build(config.model).to(device)
+        stepping = Steps(model, task.objective(model, config), config.training, device=device, width=width)
+        began = time.perf_counter()
+        for _ in range(steps):
+            stepping.step(model)
+        stepping.reader.close()
+        seconds = time.perf_counter() - began
+        stride = context // 4 if family == "transformer" else None
+        with torch.no_grad():
+            whole = task.evaluate(model, config, "valid")
+            strided = task.evaluate(model, config, "valid", EvalOptions(stride=stride))
+        return {
+            "bits": strided.as_dict()["bits_per_byte"],
+            "windows": whole.as_dict()["bits_per_byte"],
+            "parameters": parameter_count(model),
+            "seconds": seconds,
+        }
 
     tried = {lr: train(lr, 0) for lr in RATES[family]}
     best = min(tried, key=lambda lr: tried[lr]["bits"])
