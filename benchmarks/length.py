@@ -13,7 +13,8 @@ characters, 256 of context. Each case is trained with two learning rates; the on
 for seed 0 is taken for the other seeds. Every model is scored on the whole validation split, the transformer
 with a stride of a quarter of its context, the LSTM with its state carried along.
 
-Jobs run side by side, one thread each; `overtake` on a GPU if there is one.
+Jobs run side by side, one thread each; `overtake` on a GPU if there is one. What was measured before
+(length.json) is kept, and what is missing is added.
 """
 
 import argparse
@@ -23,7 +24,8 @@ import os
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -185,7 +187,7 @@ def overtake_case(family: str, parameters: float, tokens: float, context: int) -
         return {
             "bits": strided.as_dict()["bits_per_byte"],
             "windows": whole.as_dict()["bits_per_byte"],
-            "parameters": parameter_count(model),
+            "weights": parameter_count(model),
             "seconds": seconds,
         }
 
@@ -197,38 +199,49 @@ def overtake_case(family: str, parameters: float, tokens: float, context: int) -
         "tried": {str(lr): t["bits"] for lr, t in tried.items()},
         "bits": [t["bits"] for t in each],
         "windows": [t["windows"] for t in each],
-        "parameters": each[0]["parameters"],
+        "weights": each[0]["weights"],
         "seconds": mean(t["seconds"] for t in each),
     }
 
 
 def cases(what: str) -> list[dict[str, Any]]:
-    """The longest first, so that none is left over at the end."""
     if what == "copy":
         return [
             {"family": family, "longest": n, "seed": seed}
-            for n in sorted(WORDS, reverse=True)
-            for family in FAMILIES
+            for n in WORDS
             for seed in SEEDS
+            for family in FAMILIES
         ]
     points = {tuple({**MIDDLE, axis: value}.items()) for axis, values in GROWING.items() for value in values}
     ordered = sorted((dict(p) for p in points), key=lambda p: -p["tokens"] * (1 + p["parameters"]))
     return [{"family": family, **point} for point in ordered for family in WIDTHS]
 
 
-def measure(what: str, jobs: int) -> list[dict[str, Any]]:
+def measure(what: str, jobs: int, done: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The cases that are not done yet, as they end."""
+
     def call(case: dict[str, Any]) -> dict[str, Any] | None:
         command = [sys.executable, __file__, what, "--one", json.dumps(case)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-        if done.returncode:
-            sys.stderr.write(f"{case}: {done.stderr[-600:]}\n")
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        if ended.returncode:
+            sys.stderr.write(f"{case}: {ended.stderr[-600:]}\n")
             return None
-        sys.stderr.write(done.stdout)
-        return json.loads(done.stdout.splitlines()[-1])
+        sys.stderr.write(ended.stdout)
+        return json.loads(ended.stdout.splitlines()[-1])
 
+    missing = [case for case in cases(what) if not any(case.items() <= row.items() for row in done)]
     with ThreadPoolExecutor(jobs) as pool:
-        return [row for row in pool.map(call, cases(what)) if row is not None]
+        for future in as_completed([pool.submit(call, case) for case in missing]):
+            if (row := future.result()) is not None:
+                yield row
+
+
+def keep(kept: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    parts = [
+        f'"{name}": [\n' + ",\n".join(json.dumps(r) for r in rows) + "\n]" for name, rows in kept.items()
+    ]
+    path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
 def draw(kept: dict[str, list[dict[str, Any]]]) -> None:
@@ -304,11 +317,10 @@ def main() -> None:
         return
     kept = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.is_file() else {}
     if arguments.what != "draw":
-        kept[arguments.what] = measure(arguments.what, arguments.jobs)
-        lines = [
-            f'"{name}": [\n' + ",\n".join(json.dumps(r) for r in rows) + "\n]" for name, rows in kept.items()
-        ]
-        arguments.out.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+        rows = kept.setdefault(arguments.what, [])
+        for row in measure(arguments.what, arguments.jobs, rows):
+            rows.append(row)
+            keep(kept, arguments.out)
     draw(kept)
 
 
