@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glassformer.cli import console
+from glassformer.cli.opening import RunPath, open_run
 
 if TYPE_CHECKING:
     from glassformer.inspection.edits import Edit
@@ -27,7 +28,7 @@ look_app = typer.Typer(rich_markup_mode=None)
 )
 @console.command
 def look(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)],
+    run: RunPath,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page that stands alone.")] = None,
     plots: Annotated[
@@ -54,7 +55,6 @@ def look(
     """Look inside: every head, residual and gradient of a run on a text."""
     from pathlib import Path
 
-    from glassformer.cli.opening import open_run
     from glassformer.core.files import make_folder, write_atomically
     from glassformer.core.terminal import read_standard_input
     from glassformer.inspection.html import as_html
