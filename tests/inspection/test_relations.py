@@ -61,6 +61,7 @@ def test_a_list_is_found_by_what_it_is_called(tmp_path: Path) -> None:
         ("friend:\n  - Anna knows {her} friend.\n", "one {word} and one"),
         ("friend:\n  - Anna [knows] {her} {friend}.\n", "one {word} and one"),
         ("friend:\n  - Anna [] knows {her}.\n", "one {word} and one"),
+        ("friend:\n  - '[Anna knows {her}.'\n", "one {word} and one"),
         ("{}", "is empty"),
         (None, "no file.*pronouns"),
     ],

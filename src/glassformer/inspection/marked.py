@@ -77,9 +77,9 @@ def parse(line: str, where: str = "marked sentence") -> Sentence:
     """`The [queen] … {she} …` without its marks, and where the two words stand."""
     text = ""
     spans: dict[str, list[tuple[int, int]]] = {"[": [], "{": []}
-    for piece in re.split(r"(\[[^\]]*\]|\{[^}]*\})", line):
-        word = piece[1:-1] if piece[:1] in spans else piece
-        if word != piece:
+    for i, piece in enumerate(re.split(r"(\[[^\]]*\]|\{[^}]*\})", line)):
+        word = piece[1:-1] if i % 2 else piece  # every second one is what the pattern found
+        if i % 2:
             spans[piece[0]].append((len(text), len(text) + len(word)))
         text += word
     if [len(found) for found in spans.values()] != [1, 1] or any(a == b for ((a, b),) in spans.values()):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from glassformer.core.terminal import printable
 from glassformer.inspection.heads import named_kinds
 from glassformer.inspection.relations import STANDS_OUT
 
@@ -160,8 +161,8 @@ def _relations(report: dict[str, Any]) -> str:
         name, even = arrows.get(relation["name"], relation["name"]), relation["even"]
         outliers = [item for item in sorted(weights, reverse=True)[:3] if item[0] > STANDS_OUT * even]
         best = ", ".join(f"{i}.{h} {w:.2f}" for w, i, h in outliers) or "none stands out"
-        where = f"{relation['sentences']} sentences of {relation['list']}"
-        rows.append(f"  {name}: {best}   (an even look: {even:.2f}; {where})")
+        where = f"{relation['sentences']} sentences of {printable(relation['list'])}"
+        rows.append(f"  {printable(name)}: {best}   (an even look: {even:.2f}; {where})")
         if relation.get("without"):
             rows += _ablations(relation)
     return "\n".join(["Heads that connect words", *rows]) if rows else ""
