@@ -42,6 +42,7 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
         (tmp_path / f"book.{side}").write_text("\n".join(f"line {i} in {side}" for i in range(200)))
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "one.txt").write_text("Another text of mine.\n" * 400)
+    (tmp_path / "marks.yaml").write_text("".join(blocks(ROOT / "docs" / "looking-inside.md", "yaml")))
     (tmp_path / "crawl").mkdir()
     pages = [f"Page {i} says that {i % 7} is not {i % 5}.\n" * 4 for i in range(300)]
     rows = "".join(json.dumps({"text": page, "content": page}) + "\n" for page in pages)

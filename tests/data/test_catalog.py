@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "data.md"
 
 
 def test_names_are_listed_by_task() -> None:
-    assert dataset_names("language") == ["pydocs", "repeats", "shakespeare", "wikitext-2"]
+    assert dataset_names("language") == ["pydocs", "repeats", "pronouns", "shakespeare", "wikitext-2"]
     assert dataset_names("tag") == ["pycode"]
     assert sorted(dataset_names()) == sorted(DATASETS)
     assert dataset_names("masked") == []  # a set is listed under the task it was made for

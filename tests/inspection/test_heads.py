@@ -9,27 +9,37 @@ import glassformer as gf
 from glassformer.core.errors import UsageError
 from glassformer.inspection import heads
 from glassformer.inspection.cost import EXPECTED, Point, fit, measure, peak_memory
-from glassformer.inspection.relations import parse, relations, sentences
+from glassformer.inspection.maps import pattern
 from glassformer.inspection.trace import record_trace
-from tests.models.families import VOCAB, ids, make
+from tests.models.families import ids, make
 
 
 @pytest.mark.parametrize(
-    ("kind", "distance"), [("previous", 1), ("itself", 0), ("duplicate", 8), ("induction", 7)]
+    ("kind", "distance"), [("previous", 1), ("next", -1), ("itself", 0), ("duplicate", 8), ("induction", 7)]
 )
 def test_a_head_that_looks_so_far_back_is_called_by_its_name(kind: str, distance: int) -> None:
     T = 17  # a mark and eight tokens said twice
     A = torch.zeros(3, 2, T, T)
     rows = torch.arange(T)
-    A[:, 0, rows, (rows - distance).clamp_min(0)] = 1.0
+    A[:, 0, rows, (rows - distance).clamp(0, T - 1)] = 1.0
     A[:, 1, rows] = (torch.ones(T, T).tril() / rows[:, None].add(1))[None]
-    scores = heads._scores(A)
+    scores = heads._scores(A, causal=False)
     assert scores[kind][0] == pytest.approx(1.0) and scores[kind][1] < 0.2
     assert heads.HeadScores(0, 0, {k: v[0] for k, v in scores.items()}).kind == kind
     assert scores["spread"][1] == pytest.approx(1.0, abs=1e-4) and scores["spread"][0] == pytest.approx(
         0.0, abs=1e-4
     )
     assert scores["positional"] == pytest.approx([1.0, 1.0])
+
+
+@pytest.mark.parametrize(("task", "scored"), [("language", False), ("masked", True), ("classify", True)])
+def test_what_cannot_look_forward_is_not_scored_for_it(task: str, scored: bool) -> None:
+    trace = record_trace(make(task, "transformer"), ids(3, 9))
+    every = heads.score_heads(trace)
+    assert all(("next" in h.scores) == scored for h in every)
+    assert ("next" in heads.named_kinds(every[0].scores)) == scored
+    if not scored:  # what is left out is nothing
+        assert float(torch.stack([pattern(trace, i)[:, :, 3, 4] for i in range(2)]).max()) == 0.0
 
 
 def test_repeated_sequences_are_what_they_say() -> None:
@@ -71,35 +81,6 @@ def test_the_recipe_grows_an_induction_head_that_the_report_finds(tmp_path: Path
     savings = {(i, h): c.saved for i, h, c in heads.ablate_each(run.model, sequences)}
     others = [saved for (i, h), saved in savings.items() if i == 1 and h != top["head"]]
     assert savings[1, top["head"]] < min(others)  # no other head of its layer matters as much
-
-
-def test_the_list_of_sentences_is_well_marked() -> None:
-    by_relation = sentences()
-    assert set(by_relation) == {"pronoun", "verb"} and all(
-        len(examples) >= 20 for examples in by_relation.values()
-    )
-    for examples in by_relation.values():
-        for sentence in examples:
-            (a, b), (c, d) = sentence.target, sentence.source
-            assert a < b <= c < d <= len(sentence.text) and not set(sentence.text) & set("[]{}")
-    one = parse("The [queen] said {she} left.")
-    assert (one.text[slice(*one.target)], one.text[slice(*one.source)]) == ("queen", "she")
-
-
-def test_a_relation_is_the_weight_on_the_word_meant() -> None:
-    """Even weights on everything before give just what the report calls an even look."""
-    model = make("language", "distance", context=100)
-    with torch.no_grad():
-        for block in model.stack.blocks:  # pyright: ignore
-            block.attention.scores.zero_()
-
-    def encode(text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        return [ord(c) % VOCAB for c in text], [(i, i + 1) for i in range(len(text))]
-
-    for relation in relations(model, encode, 100):
-        assert relation.sentences >= 20
-        for row in relation.weights:
-            assert row == pytest.approx([relation.even] * 2, rel=1e-4)
 
 
 def test_exponents_are_found_in_costs_that_have_them() -> None:

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 import glassformer as gf
 from glassformer.cli.main import app
-from glassformer.core.errors import UsageError
+from glassformer.core.errors import DataError, UsageError
 from glassformer.inspection.html import as_html
+from glassformer.inspection.questions import Question
 from glassformer.inspection.report_text import as_text
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,7 @@ TASKS: dict[str, tuple[str, dict[str, Any], str]] = {
     "classify": ("docstrings", {}, "return the sum of a list"),
     "tag": ("pycode", {}, "for x in y :"),
 }
+READERS = ("language", "masked", "classify", "tag")  # of text, with attention
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +71,57 @@ def test_every_task_can_be_looked_into(name: str, runs: dict[str, gf.Run]) -> No
         assert len(report["cross.attention"][0][0][0]) == len(report["tokens"]["encoder."])
     parts = report["attribution"]["parts"]
     assert sum(parts.values()) == pytest.approx(report["attribution"]["logit"], abs=1e-3)
+
+
+@pytest.mark.parametrize("task", READERS)
+def test_every_task_that_reads_text_has_relations(task: str, runs: dict[str, gf.Run], tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("back:\n  - 'a [line] on a {line} is'\n  - 'no [line] on it is {a} line'\n")
+    run = runs[task]
+    look = run.look("for x in y")
+    report = look.report(relations=path)
+    (relation,) = report["relations"]
+    assert (relation["name"], relation["list"], relation["sentences"]) == ("back", "mine.yaml", 2)
+    assert {(item["layer"], item["head"]) for item in relation["without"]} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert relation["log_prob"] <= 0 and 0 <= relation["right"] <= 1
+    assert relation["right"] == 1.0 or task in ("language", "masked")
+    assert ("next" in report["ranking"]) == (task != "language") == ("most next" in as_text(report))
+    assert f"asked for {relation['asked']}" in as_text(report) and "without 1.1" in as_text(report)
+
+
+def test_tokens_are_found_where_a_word_stands(runs: dict[str, gf.Run]) -> None:
+    for task in READERS:
+        words = runs[task].bare_task.words()
+        assert words is not None
+        ids, places = words.encode("an  a is on")
+        assert ids == runs[task].look("an  a is on").trace.inputs[0][0].tolist()
+        (found,) = [i for i, (a, b) in enumerate(places) if a <= 4 < b]
+        assert runs[task].bare_task.token_name(ids[found]).strip() == "a"
+
+
+def test_what_a_model_is_asked(runs: dict[str, gf.Run]) -> None:
+    asked = {task: runs[task].bare_task.question([7, 8, 9, 10], [1, 2]) for task in READERS}
+    mask = runs["masked"].tokenizer.specials["<|mask|>"]
+    assert asked == {
+        "language": Question([7, 8, 9, 10], [2], [10]),
+        "masked": Question([7, mask, mask, 10], [1, 2], [8, 9]),
+        "classify": Question([7, 8, 9, 10], None, None),
+        "tag": Question([7, 8, 9, 10], [1], None),
+    }
+    assert runs["language"].bare_task.question([7, 8], [1]) is None
+
+
+def test_what_has_no_relations_refuses_them(runs: dict[str, gf.Run], tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"back:\n  - 'A [line] {'word ' * 60} is {{it}} .'\n")
+    for name, says in (("translate", "the task translate"), ("lstm", "a lstm has no heads")):
+        assert not runs[name].look("3 May 1987").report().get("relations")
+        with pytest.raises(UsageError, match=says):
+            runs[name].look("3 May 1987").report(relations=path)
+    with pytest.raises(UsageError, match="none of its 1 sentences"):
+        runs["language"].look("A line").report(relations=path)
+    with pytest.raises(DataError, match="no file"):
+        runs["language"].look("A line").report(relations=tmp_path / "nowhere.yaml")
 
 
 def test_the_keys_are_the_documented_ones(runs: dict[str, gf.Run]) -> None:

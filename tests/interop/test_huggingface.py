@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from glassformer.cli.main import app
 from glassformer.core.errors import RunError
+from glassformer.inspection.heads import repeated_sequences
 from glassformer.models.model import parameter_count
 from glassformer.runs.import_model import import_hf
 from glassformer.tokenizers.bpe_tokenizer import BPE
@@ -57,6 +58,20 @@ def test_an_imported_model_can_be_looked_into_and_talks(gpt2: Path, tmp_path: Pa
     assert len(run.generate("the low", 5, seed=0)) == 1
     result = CliRunner().invoke(app, ["eval", str(run.path)])
     assert result.exit_code == 2 and "imported" in result.output
+
+
+def test_the_heads_of_an_imported_model_are_scored(gpt2: Path, tmp_path: Path) -> None:
+    """Kinds, copying and relations, as of a run of ours; its weights are random, so none has a name."""
+    run = import_hf(gpt2, tmp_path / "run")
+    (tmp_path / "mine.yaml").write_text("older:\n  - 'the [new] of {the} low'\n")
+    report = run.look("the lowest").report(relations=tmp_path / "mine.yaml")
+    assert [(h["layer"], h["head"]) for h in report["heads"]] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert "next" not in report["ranking"] and len(report["ranking"]["induction"]) == 4
+    assert report["copying"]["first"] > 0 and len(report["relations"][0]["without"]) == 4
+    special = run.tokenizer.eot_id
+    assert special is not None
+    sequences = repeated_sequences(len(run.tokenizer), 32, avoid=[special])
+    assert bool((sequences[:, 0] == special).all()) and not (sequences[:, 1:] == special).any()
 
 
 def test_weights_may_be_untied(gpt2: Path, tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ look_app = typer.Typer(rich_markup_mode=None)
 
   glassformer look runs/induction "XqzXq" --ablate 1.0                without that head
 
+  glassformer look runs/pronouns "then she" --relations pronouns      every head off in turn, on marked text
+
   glassformer look runs/dates "the third of May, 1987"                source and translation""",
 )
 @console.command
@@ -49,6 +51,14 @@ def look(
             show_default=False,
         ),
     ] = None,
+    relations: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Follow your own marked sentences (YAML, or a data set's name), and switch off every head.",
+            show_default=False,
+        ),
+    ] = None,
     maps: Annotated[bool, typer.Option("--maps", help="All attention maps, also of a long text.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
@@ -64,7 +74,7 @@ def look(
     opened = open_run(run)
     text = read_standard_input().removesuffix("\n") if text == "-" else text
     look_ = opened.look(text, target=target, tokens=tokens, edits=[_ablated(name) for name in ablate or []])
-    report = look_.report(maps, position)
+    report = look_.report(maps, position, relations)
     if html is not None:
         make_folder(Path(html).parent)
         write_atomically(Path(html), as_html(report))

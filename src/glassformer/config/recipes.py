@@ -106,15 +106,17 @@ def _nodes(node: yaml.Node | None, known: dict[int, float]) -> float:
     return known[id(node)]
 
 
-def read_yaml(path: Path) -> Settings:
+def read_yaml(path: Path, expected: str = "settings such as `model: {layers: 4}`") -> Settings:
+    """A mapping; `expected` says what of, for one who gave something else."""
     try:
         content = parse_yaml(read_text(path, LONGEST))
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())[:300]}") from None
+        problem = " ".join(str(error).split())[:300]
+        raise UsageError(f"{path} is not valid YAML: {problem}; expected {expected}") from None
     except RecursionError:
         raise UsageError(f"{path} is nested too deeply") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
     if not isinstance(content, dict):
-        raise UsageError(f"{path}: expected settings such as `model: {{layers: 4}}`")
+        raise UsageError(f"{path}: expected {expected}")
     return content

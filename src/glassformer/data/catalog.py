@@ -44,6 +44,7 @@ class Generated:
 
     about: str
     task: str = "language"
+    relations: bool = False  # whether it has `relations()` too: marked sentences that it does not hold
 
 
 SST2 = "https://raw.githubusercontent.com/clairett/pytorch-sentiment-classification/master/data/SST2/"
@@ -52,6 +53,9 @@ MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1
 DATASETS: dict[str, Published | Generated] = {
     "pydocs": Generated(about="the manual and the docstrings that every Python carries"),
     "repeats": Generated(about="random words, each said three times: only looking back helps"),
+    "pronouns": Generated(
+        about="small stories in which a pronoun has to be followed to whom it stands for", relations=True
+    ),
     "shakespeare": Published(
         about="Tiny Shakespeare, 1.1 MB of plays",
         folder="tinyshakespeare",

@@ -83,8 +83,8 @@ def load_dataset(
     target        of a parallel text, the file with the other language, line by line the same
     valid, test   the shares that are held out where a source does not come with splits of its own
     field         where records (JSON lines, Parquet, hf:) have their text
-    split         the rule by which text is divided (splits.py); auto: your own by content, pydocs and repeats
-                  by name
+    split         the rule by which text is divided (splits.py); auto: your own by content, what is made
+                  here by name
 
     Text is not read yet, however much there is; examples are, since they are small. What is missing, is no
     text, or is for another task raises a DataError or UsageError that says what would do.
@@ -156,6 +156,18 @@ def open_examples(source: str, task: str, target: str | None, valid: float, test
         return _published_examples(source, dataset)
     refuse_missing(source, task)
     return own_examples(source, task, target, valid, test)
+
+
+def marked_names() -> list[str]:
+    """The data sets that bring marked sentences (inspection/marked.py)."""
+    return [
+        name for name, dataset in DATASETS.items() if isinstance(dataset, Generated) and dataset.relations
+    ]
+
+
+def marked_sentences(name: str) -> dict[str, list[str]]:
+    """Those of a data set, by the name of the relation; none of them is in its text."""
+    return _generator(name).relations()
 
 
 def _dataset_named(source: str) -> Published | Generated | None:

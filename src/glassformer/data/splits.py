@@ -3,7 +3,7 @@
     content   by a hash of what a document says, so that copies stay together, in one source or in several.
               A document too long to be held out is cut into blocks where paragraphs begin, and each block
               goes by what it says: what is held out of one long text is scattered over all of it.
-    name      as in runs made before there was a choice, and in pydocs and repeats: files by a hash of their
+    name      as in runs made before there was a choice, and in what is made here: files by a hash of their
               name, records by a hash of their text; of few documents the end of each is held out.
 
 A division is the rule with its numbers. Several sources that are mixed have one, so that a document that is

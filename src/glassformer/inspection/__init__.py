@@ -9,6 +9,8 @@
     chain.py        the gradients of attention and feed-forward net, written out by the chain rule
     heads.py        what heads learn: scores for known kinds of heads, on sequences made for it
     relations.py    the same for words: from a pronoun to what it stands for, from a verb to its subject
+    marked.py       the sentences for that, as a person marks them
+    questions.py    what a head is needed for: answers with all heads, and with one switched off
     causal.py       what a value is needed for: patching, path patching, integrated gradients
     cost.py         what attention, feed-forward nets and recurrences cost, measured
 

@@ -3,6 +3,7 @@
 On random tokens that are repeated, [a b c … a b c …], meaning plays no part, and the kinds show as such:
 
     previous    looks one position back
+    next        looks one position forward, which a causal model cannot: of such a model it is not scored
     first       rests on the first position, when there is nothing to look for
     itself      looks at its own position
     duplicate   looks at the earlier occurrence of its token
@@ -17,7 +18,7 @@ its score says when that is at least a half; a look at everything alike is posit
 Letters: B sequences, H heads, T positions, N tokens of the half that is repeated, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +30,7 @@ from glassformer.inspection.edits import Edit, put, zero
 from glassformer.inspection.maps import pattern
 from glassformer.inspection.trace import Trace, record_trace, stack_of
 
-KINDS = ("previous", "first", "itself", "duplicate", "induction", "positional")
+KINDS = ("previous", "next", "first", "itself", "duplicate", "induction", "positional")
 KIND_THRESHOLD = 0.5
 EVEN = 0.85  # spread from which a head looks at nothing in particular
 
@@ -43,7 +44,7 @@ class HeadScores:
     @property
     def kind(self) -> str | None:
         """What it is called, if anything."""
-        candidates = [k for k in KINDS if k != "positional"]
+        candidates = [k for k in named_kinds(self.scores) if k != "positional"]
         best = max(candidates, key=lambda k: self.scores[k])
         if self.scores[best] >= KIND_THRESHOLD:
             return best
@@ -63,7 +64,9 @@ def repeated_sequences(
     in a half where there are enough of them."""
     if T < 5:
         raise UsageError(f"a context of {T} has no room for a sequence and its repetition")
-    tokens = torch.tensor([t for t in range(V) if t not in set(avoid)])
+    kept = torch.ones(V, dtype=torch.bool)
+    kept[list(avoid)] = False
+    tokens = kept.nonzero()[:, 0]
     N = (T - 1) // 2
     generator = torch.Generator().manual_seed(seed)
     if len(tokens) >= N:
@@ -77,11 +80,18 @@ def repeated_sequences(
 def score_heads(trace: Trace, part: str = "") -> list[HeadScores]:
     """Every head of a model that has seen `repeated_sequences`, layer by layer; `rank` orders them."""
     head_scores: list[HeadScores] = []
-    for layer in range(len(stack_of(trace, part).blocks)):
-        scores = _scores(pattern(trace, layer, part=part))
+    stack = stack_of(trace, part)
+    for layer in range(len(stack.blocks)):
+        scores = _scores(pattern(trace, layer, part=part), stack.mask.causal)
         heads = len(next(iter(scores.values())))
         head_scores += [HeadScores(layer, h, {k: v[h] for k, v in scores.items()}) for h in range(heads)]
     return head_scores
+
+
+def named_kinds(scores: Iterable[str]) -> list[str]:
+    """Those of KINDS that were scored."""
+    found = set(scores)
+    return [kind for kind in KINDS if kind in found]
 
 
 def rank(heads: Sequence[HeadScores], kind: str) -> list[HeadScores]:
@@ -89,7 +99,7 @@ def rank(heads: Sequence[HeadScores], kind: str) -> list[HeadScores]:
     return sorted(heads, key=lambda h: -h.scores[kind])
 
 
-def _scores(A: Tensor) -> dict[str, list[float]]:
+def _scores(A: Tensor, causal: bool) -> dict[str, list[float]]:
     """From weights (B, H, T, T) on repeated sequences; the second half is rows N + 1 and on."""
     T = A.shape[-1]
     N = (T - 1) // 2
@@ -103,8 +113,10 @@ def _scores(A: Tensor) -> dict[str, list[float]]:
     variation = (half - mean).square().sum(dim=(0, 2, 3))
     entropy = -(half * half.clamp_min(1e-30).log()).sum(dim=-1)
     visible_keys = (half > 0).sum(dim=-1).clamp_min(2)
+    forward = {} if causal else {"next": A[:, :, rows[:-1], rows[1:]].mean(dim=(0, 2))}
     scores = {
         "previous": back(1),
+        **forward,
         "first": half[..., 0].mean(dim=(0, 2)),
         "itself": back(0),
         "duplicate": back(N),

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from glassformer.core.files import make_folder, replacing
 from glassformer.core.terminal import caption
-from glassformer.inspection.heads import KINDS
+from glassformer.inspection.heads import named_kinds
 from glassformer.inspection.report_text import visible
 
 matplotlib.rcParams["svg.hashsalt"] = "glassformer"  # the same picture is the same file
@@ -174,15 +174,16 @@ def gradient(section: dict[str, Any]) -> Figure:
 
 def heads(scores: list[dict[str, Any]]) -> Figure:
     """A panel for every kind, layers × heads."""
+    kinds = named_kinds(scores[0]["scores"])
     layers, columns = 1 + max(h["layer"] for h in scores), 1 + max(h["head"] for h in scores)
     figure = Figure(
-        figsize=(1.9 * len(KINDS), 1.0 + 1.5 * max(0.6, layers / max(columns, 4))), layout="constrained"
+        figsize=(1.9 * len(kinds), 1.0 + 1.5 * max(0.6, layers / max(columns, 4))), layout="constrained"
     )
-    for k, kind in enumerate(KINDS):
+    for k, kind in enumerate(kinds):
         table = np.zeros((layers, columns))
         for h in scores:
             table[h["layer"], h["head"]] = h["scores"][kind]
-        axes = figure.add_subplot(1, len(KINDS), k + 1)
+        axes = figure.add_subplot(1, len(kinds), k + 1)
         axes.imshow(table, cmap="Blues", vmin=0, vmax=1)
         axes.set_title(kind, fontsize=9)
         axes.set_xlabel("head", fontsize=7)

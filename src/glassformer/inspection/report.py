@@ -5,6 +5,8 @@ goes up. Numbers are rounded to five significant digits; attention maps of long 
 says so) unless they are asked for.
 """
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ import torch
 from glassformer.core.errors import UsageError
 from glassformer.inspection import heads, residual
 from glassformer.inspection.maps import attention_of, head_contributions
+from glassformer.inspection.marked import find_list
 from glassformer.inspection.relations import relations
 from glassformer.inspection.text_trace import TextTrace
 from glassformer.inspection.trace import record_trace, stack_of
@@ -21,8 +24,14 @@ VERSION = 1
 MOST_MAPS = 4_000_000  # numbers of attention maps that are written without being asked for
 
 
-def report(look: TextTrace, maps: bool = False, position: int | None = None) -> dict[str, Any]:
-    """`maps`: those of a long text too; `position`: where a logit is taken apart, by default the focus."""
+def report(
+    look: TextTrace,
+    maps: bool = False,
+    position: int | None = None,
+    marked: str | Path | None = None,
+) -> dict[str, Any]:
+    """`maps`: those of a long text too; `position`: where a logit is taken apart, by default the focus;
+    `marked`: sentences that were asked for (marked.py), for which every head is switched off."""
     _refuse_nan(look)
     position = look.focus if position is None else position
     sections: dict[str, Any] = {
@@ -43,8 +52,13 @@ def report(look: TextTrace, maps: bool = False, position: int | None = None) -> 
         sections["attribution"] = _attribution(look, position)
         sections |= _attention(look, maps, sections["omitted"])
         sections |= _heads(look)
+        sections |= _relations(look, marked)
         sections["errors"] = _errors(look, sections)
     else:
+        if marked is not None:
+            raise UsageError(
+                f"relations: a {look.model['family']} has no heads to follow them; leave them out"
+            )
         sections["omitted"] += ["attention", "attribution", "heads"]
         if f"{look.part}cross.q" in look.trace.values:
             sections["cross.attention"] = [look.pattern(0, cross=True).tolist()]
@@ -152,12 +166,34 @@ def _heads(look: TextTrace) -> dict[str, Any]:
             "saved": plain.saved,
             "without": {"layer": top.layer, "head": top.head, "saved": without.saved},
         }
-    if look.encode is not None:
-        section["relations"] = [
-            {"name": r.name, "weights": r.weights, "even": r.even, "sentences": r.sentences}
-            for r in relations(model, look.encode, limit)
-        ]
     return section
+
+
+def _relations(look: TextTrace, asked_for: str | Path | None) -> dict[str, Any]:
+    """Which heads connect words, on marked sentences, and what the model answers without them."""
+    if look.words is None:
+        if asked_for is not None:
+            raise UsageError(f"relations: the task {look.task} has none to look for; leave them out")
+        return {}
+    marked = find_list(asked_for, look.data)
+    limit = look.model.get("context")
+    found = relations(look.trace.model, look.words, marked, limit, ablate_all=asked_for is not None)
+    if asked_for is not None and not found:
+        count = sum(map(len, marked.sentences.values()))
+        raise UsageError(
+            f"{asked_for}: none of its {count} sentences can be followed by this model: expected words "
+            f"that its tokenizer knows, at most {limit} tokens, and what is meant before what refers "
+            "where the model reads in one direction"
+        )
+    section: list[dict[str, Any]] = []
+    for r in found:
+        row = {"name": r.name, "weights": r.weights, "even": r.even, "sentences": r.sentences}
+        row |= {"list": marked.name, "asked": look.words.asked}
+        if r.answer is not None:
+            row |= asdict(r.answer)
+            row["without"] = [{"layer": i, "head": h, **asdict(a)} for (i, h), a in r.without.items()]
+        section.append(row)
+    return {"relations": section}
 
 
 def _errors(look: TextTrace, sections: dict[str, Any]) -> dict[str, float]:

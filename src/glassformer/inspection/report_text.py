@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from glassformer.inspection.heads import KINDS
+from glassformer.core.terminal import printable
+from glassformer.inspection.heads import named_kinds
+from glassformer.inspection.relations import STANDS_OUT
 
 BAR = " ▏▎▍▌▋▊▉█"
 SHADES = "·░▒▓█"
-STANDS_OUT = 1.5  # times an even look
 COPIES = 0.1  # nats saved from which a model is said to copy
-COLUMNS = (*KINDS, "local", "spread")
 
 
 def as_text(report: dict[str, Any]) -> str:
@@ -128,14 +128,16 @@ def _heads(report: dict[str, Any], most: int = 16) -> str:
     if not heads:
         return ""
     rows = ["What heads do, on random tokens said twice (0 to 1)"]
-    rows.append("  layer.head  " + "".join(f"{kind:>11}" for kind in COLUMNS) + "   called")
-    ranking = sorted(heads, key=lambda h: -max(v for k, v in h["scores"].items() if k in KINDS[:5]))
+    columns = list(heads[0]["scores"])
+    places = [kind for kind in named_kinds(columns) if kind != "positional"]
+    rows.append("  layer.head  " + "".join(f"{kind:>11}" for kind in columns) + "   called")
+    ranking = sorted(heads, key=lambda h: -max(h["scores"][kind] for kind in places))
     for h in sorted(ranking[:most], key=lambda h: (h["layer"], h["head"])):
-        scores = "".join(f"{h['scores'][kind]:8.2f} {shade(h['scores'][kind])} " for kind in COLUMNS)
+        scores = "".join(f"{h['scores'][kind]:8.2f} {shade(h['scores'][kind])} " for kind in columns)
         rows.append(f"  {h['layer']:5}.{h['head']:<4}  {scores}   {h['kind'] or ''}".rstrip())
     if len(heads) > most:
         rows.append(f"  … the {most} that do most of one thing, of {len(heads)}")
-    for kind in KINDS[:5]:
+    for kind in places:
         best = ", ".join(f"{i}.{h} {score:.2f}" for i, h, score in report["ranking"][kind][:4])
         rows.append(f"  most {kind}: {best}")
     if copying := report.get("copying"):
@@ -159,8 +161,29 @@ def _relations(report: dict[str, Any]) -> str:
         name, even = arrows.get(relation["name"], relation["name"]), relation["even"]
         outliers = [item for item in sorted(weights, reverse=True)[:3] if item[0] > STANDS_OUT * even]
         best = ", ".join(f"{i}.{h} {w:.2f}" for w, i, h in outliers) or "none stands out"
-        rows.append(f"  {name}: {best}   (an even look: {even:.2f})")
+        where = f"{relation['sentences']} sentences of {printable(relation['list'])}"
+        rows.append(f"  {printable(name)}: {best}   (an even look: {even:.2f}; {where})")
+        if relation.get("without"):
+            rows += _ablations(relation)
     return "\n".join(["Heads that connect words", *rows]) if rows else ""
+
+
+def _ablations(relation: dict[str, Any], most: int = 16) -> list[str]:
+    """What the model answers without each head, the most needed first."""
+    asked = f"asked for {relation['asked']}"
+    width = max(len(asked), 20)
+    rows = [
+        f"    {asked:{width}}  weight    right     nats",
+        f"    {'all heads':{width}}        {relation['right']:9.1%} {relation['log_prob']:8.3f}",
+    ]
+    needed = sorted(relation["without"], key=lambda item: item["log_prob"])
+    for item in needed[:most]:
+        i, h = item["layer"], item["head"]
+        weight, name = relation["weights"][i][h], f"without {i}.{h}"
+        rows.append(f"    {name:{width}}    {weight:.2f}{item['right']:9.1%} {item['log_prob']:8.3f}")
+    if len(needed) > most:
+        rows.append(f"    … the {most} that are needed most, of {len(needed)}")
+    return rows
 
 
 def _errors(report: dict[str, Any]) -> str:

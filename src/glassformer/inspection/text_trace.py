@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from glassformer.core.errors import UsageError
 from glassformer.inspection import gradients as backwards
 from glassformer.inspection import maps, residual
-from glassformer.inspection.relations import Encode
+from glassformer.inspection.relations import Words
 from glassformer.inspection.trace import Trace, body_of, parts_of
 from glassformer.models.model import EncoderModel
 from glassformer.models.transformer import Stack
@@ -33,8 +33,9 @@ class TextTrace:
     run: str = ""
     model: dict[str, Any] = field(default_factory=dict)  # its settings, for reports
     specials: list[int] = field(default_factory=list)  # ids that are no text
-    encode: Encode | None = None  # words to tokens with their places, for relations between words
+    words: Words | None = None  # how its task reads marked sentences; None: it has none
     focus: int = -1  # the position that it is about
+    data: str | None = None  # what the model learned from: a data set may bring marked sentences
 
     def __getitem__(self, site: str) -> Tensor:
         return self.trace[site]

@@ -14,6 +14,7 @@ from glassformer.config.section import Settings
 from glassformer.data.examples import Example, Examples
 from glassformer.evaluation.accuracy import classification
 from glassformer.evaluation.result import Result
+from glassformer.inspection.questions import Question
 from glassformer.models.bag_of_words import PENALTIES, Bag
 from glassformer.models.build import Encoder
 from glassformer.tasks.labels import LabelTask
@@ -22,6 +23,7 @@ from glassformer.tasks.task import as_ids, refuse_target
 
 class ClassifyTask(LabelTask):
     name = "classify"
+    asked = "its label for the sentence"
 
     @staticmethod
     def build(config: ModelConfig) -> nn.Module:
@@ -68,6 +70,9 @@ class ClassifyTask(LabelTask):
     ) -> tuple[Tensor, ...]:
         refuse_target(self, target)
         return (as_ids(self.encode_input(text)),)
+
+    def question(self, ids: list[int], word: list[int]) -> Question | None:
+        return Question(ids, None, None)
 
     @torch.no_grad()
     def probabilities(self, model: nn.Module, config: Config, text: str) -> dict[str, float]:

@@ -16,7 +16,7 @@ from glassformer.generation.engine import generate
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import stream_text
 from glassformer.inspection.edits import Edit, Edits
-from glassformer.inspection.relations import Encode
+from glassformer.inspection.questions import Question
 from glassformer.inspection.trace import check_edits
 from glassformer.models.build import make_language_model
 from glassformer.models.model import LanguageModel
@@ -34,6 +34,7 @@ class LanguageTask(TextTask):
     understands = ("stride",)
     command = "generate"
     writes = True
+    asked = "the token after it"
 
     @staticmethod
     def build(config: ModelConfig) -> nn.Module:
@@ -127,18 +128,9 @@ class LanguageTask(TextTask):
         )
         return torch.cat([prompt, *(chosen[:, None] for chosen in steps)], dim=1).cpu()
 
-    def word_encoder(self) -> Encode | None:
-        """Ids of a sentence as the model reads it, and the characters of each; the mark has none."""
-
-        def encode(text: str) -> tuple[list[int], list[tuple[int, int]]]:
-            spans = self.tokenizer.spans(text)
-            if self.tokenizer.decode([s.id for s in spans], specials=False) != text:
-                return [], []  # of words that it cannot read nothing can be said
-            start = [] if self.tokenizer.eot_id is None else [self.tokenizer.eot_id]
-            places = [*((0, 0) for _ in start), *(s.characters for s in spans)]
-            return [*start, *(s.id for s in spans)], places
-
-        return encode
+    def question(self, ids: list[int], word: list[int]) -> Question | None:
+        after = word[-1] + 1
+        return Question(ids, [after - 1], [ids[after]]) if after < len(ids) else None
 
     def _log_probability(self, model: nn.Module, ids: Tensor, places: Tensor) -> float:
         """Of the tokens at some places of ids (1, T), each given what stands before it."""

@@ -14,6 +14,7 @@ from glassformer.evaluation.accuracy import Classification, classification, eval
 from glassformer.evaluation.error_analysis import Mistakes, text_mistakes
 from glassformer.evaluation.likelihood import TokenLosses
 from glassformer.evaluation.result import Result
+from glassformer.inspection.questions import Question
 from glassformer.models.build import Encoder
 from glassformer.models.model import EncoderModel, evaluating
 from glassformer.objectives.masked import MaskedModelling
@@ -37,6 +38,7 @@ class MaskedTask(TextTask):
     name = "masked"
     specials = (END_OF_TEXT, MASK)
     command = "fill"
+    asked = "the word itself, hidden"
 
     @staticmethod
     def build(config: ModelConfig) -> nn.Module:
@@ -114,6 +116,13 @@ class MaskedTask(TextTask):
         """The first blank."""
         blanks = (inputs[0][0] == self.tokenizer.specials.get(MASK, -1)).nonzero()
         return int(blanks[0]) if len(blanks) else -1
+
+    def question(self, ids: list[int], word: list[int]) -> Question | None:
+        mask = self.tokenizer.specials.get(MASK)
+        if mask is None:
+            return None
+        hidden = [mask if t in word else i for t, i in enumerate(ids)]
+        return Question(hidden, word, [ids[t] for t in word])
 
     @torch.no_grad()
     def fill(self, model: nn.Module, config: Config, text: str, k: int = 5) -> Filled:

@@ -1,5 +1,6 @@
 """Tagging: a label for each word of a sentence."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from glassformer.core.errors import UsageError
 from glassformer.data.examples import Example, Examples
 from glassformer.evaluation.accuracy import classification
 from glassformer.evaluation.result import Result
+from glassformer.inspection.questions import Question
 from glassformer.models.build import Encoder
 from glassformer.objectives.objective import NOT_SCORED
 from glassformer.tasks.labels import LabelTask
@@ -23,6 +25,7 @@ from glassformer.tasks.task import as_ids, refuse_target
 
 class TagTask(LabelTask):
     name = "tag"
+    asked = "its tag for the word"
 
     @staticmethod
     def build(config: ModelConfig) -> nn.Module:
@@ -78,6 +81,20 @@ class TagTask(LabelTask):
     ) -> tuple[Tensor, ...]:
         refuse_target(self, target)
         return (as_ids(self.encode_words(text.split())[0]),)
+
+    def word_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """As it reads them: what stands between blanks, each with a blank before it."""
+        ids, places = [self.eot_id], [(0, 0)]
+        for match in re.finditer(r"\S+", text):
+            pieces, cut = super().word_places(f" {match[0]}")
+            if not pieces:
+                return [], []
+            ids += pieces[1:]
+            places += [(match.start() + a - 1, match.start() + b - 1) for a, b in cut[1:]]
+        return ids, places
+
+    def question(self, ids: list[int], word: list[int]) -> Question | None:
+        return Question(ids, word[:1], None)
 
     @torch.no_grad()
     def tags(self, model: nn.Module, config: Config, words: list[str]) -> list[str]:

@@ -27,7 +27,8 @@ from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
 from glassformer.inspection.edits import Edit
 from glassformer.inspection.look import Look
-from glassformer.inspection.relations import Encode
+from glassformer.inspection.questions import Question
+from glassformer.inspection.relations import Words
 from glassformer.inspection.trace import parts_of, record_trace
 from glassformer.objectives.objective import Objective
 from glassformer.tokenizers.tokenizer import END_OF_TEXT, UNKNOWN, Tokenizer
@@ -70,6 +71,7 @@ class Task(ABC):
     understands: ClassVar[tuple[str, ...]] = ()  # of EvalOptions
     command: ClassVar[str] = "eval"  # that uses a model of it
     writes: ClassVar[bool] = False  # whether a text can be gone on with
+    asked: ClassVar[str] = ""  # about a word that refers to another (`question`); nothing: not looked for
     own_data = True  # False: data that the run was not trained on
     source: Any  # a Corpus or Examples
 
@@ -220,8 +222,25 @@ class Task(ABC):
         except UnicodeDecodeError:
             return f"⟨{data.hex(' ').upper()}⟩"
 
-    def word_encoder(self) -> Encode | None:
-        """How words are found again among tokens, for relations between them; None: they have none."""
+    def words(self) -> Words | None:
+        """How marked sentences are read, for relations between words; None: there are none to look for."""
+        return Words(self.word_places, self.question, self.asked) if self.asked else None
+
+    def word_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Ids of a sentence as the model reads it, and the characters of each; the mark has none.
+
+        Of words that it cannot read nothing can be said: then there are none.
+        """
+        tokenizer = self.text_tokenizer
+        spans = tokenizer.spans(text)
+        if tokenizer.decode([s.id for s in spans], specials=False).split() != text.split():
+            return [], []
+        start = [] if tokenizer.eot_id is None else [tokenizer.eot_id]
+        places = [*((0, 0) for _ in start), *(s.characters for s in spans)]
+        return [*start, *(s.id for s in spans)], places
+
+    def question(self, ids: list[int], word: list[int]) -> Question | None:
+        """What the model is `asked` about a sentence in which the tokens of a `word` refer to another."""
         return None
 
     def continuation(self, model: nn.Module, ids: Tensor, tokens: int, edits: Sequence[Edit]) -> Tensor:
@@ -275,8 +294,9 @@ class Task(ABC):
             run,
             {name: getattr(config.model, name) for name in settings},
             list(self.text_tokenizer.specials.values()),
-            self.word_encoder(),
+            self.words(),
             self.focus(inputs),
+            config.data.source,
         )
 
     @property
