@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.core.errors import UsageError
+from glassformer.data.patches import Geometry
 from glassformer.inspection import gradients as backwards
 from glassformer.inspection import maps, residual
 from glassformer.inspection.relations import Encode
@@ -35,6 +36,7 @@ class TextTrace:
     specials: list[int] = field(default_factory=list)  # ids that are no text
     encode: Encode | None = None  # words to tokens with their places, for relations between words
     focus: int = -1  # the position that it is about
+    geometry: Geometry | None = None  # of an image, whose `text` is its path
 
     def __getitem__(self, site: str) -> Tensor:
         return self.trace[site]

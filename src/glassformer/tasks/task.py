@@ -20,6 +20,7 @@ from glassformer.config.schema import Config
 from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
 from glassformer.data.examples import Examples
+from glassformer.data.patches import Geometry
 from glassformer.data.shard_writer import Progress
 from glassformer.data.shards import Say
 from glassformer.data.sources import Corpus
@@ -204,6 +205,10 @@ class Task(ABC):
     ) -> tuple[Tensor, ...]:
         """What the model is given for a text: ids (1, T); of a translator source and target."""
 
+    def image_geometry(self, config: Config) -> Geometry | None:
+        """How images are prepared for this model; None: it reads text."""
+        return None
+
     def focus(self, inputs: tuple[Tensor, ...]) -> int:
         """The position that a look is about, unless another is asked for."""
         return -1
@@ -259,11 +264,12 @@ class Task(ABC):
         device = next(model.parameters()).device
         batch = tuple(ids.to(device) for ids in inputs)
         trace = record_trace(model, *batch, sites=sites, edits=edits, compiled=compiled)
+        geometry = self.image_geometry(config)
         names = {
-            part: [self.token_name(i) for i in ids[0].tolist()]
+            part: geometry.names() if geometry else [self.token_name(i) for i in ids[0].tolist()]
             for part, ids in zip(parts_of(model), inputs, strict=True)
         }
-        settings = ["family", "layers", "width", "context", "vocab"]
+        settings = ["family", "layers", "width", "context", "patch" if geometry else "vocab"]
         if config.model.family == "transformer":
             settings += ["heads", "placement", "norm", "position"]
         return Look(
@@ -274,9 +280,10 @@ class Task(ABC):
             self.output_name,
             run,
             {name: getattr(config.model, name) for name in settings},
-            list(self.text_tokenizer.specials.values()),
+            [] if self.tokenizer is None else list(self.tokenizer.specials.values()),
             self.word_encoder(),
             self.focus(inputs),
+            geometry,
         )
 
     @property
