@@ -76,6 +76,9 @@ def test_folders_can_be_splits(tmp_path: Path) -> None:
     assert {split: len(e) for split, e in examples.splits.items()} == {"train": 20, "valid": 8, "test": 6}
     assert examples.rule == "as the folders are named"
     assert {label for _, label in examples.splits["train"]} == {"lying", "standing"}
+    (tmp_path / "p" / "val" / "other").mkdir()
+    with pytest.raises(DataError, match=r"there is no image in .*other"):
+        opened(tmp_path / "p")
 
 
 def test_sizes_are_the_images_own_or_the_usual() -> None:
@@ -164,6 +167,8 @@ def test_a_folder_that_holds_no_labels_says_what_is_expected(tmp_path: Path) -> 
     (folder / "empty").rmdir()
     with pytest.raises(DataError, match="no folders of them: expected one for each label"):
         opened(folder / "lying")
+    with pytest.raises(DataError, match=r"holds no text.* say --task classify"):
+        load_dataset(folder, "language")
     (tmp_path / "nothing").mkdir()
     with pytest.raises(DataError, match="or a folder of images for each label"):
         opened(tmp_path / "nothing")
@@ -172,7 +177,7 @@ def test_a_folder_that_holds_no_labels_says_what_is_expected(tmp_path: Path) -> 
 def test_runs_among_the_images_are_no_labels(tmp_path: Path) -> None:
     folder = write_pictures(tmp_path / "p", 10)
     before = opened(folder).fingerprint
-    for run in (folder / "runs" / "one", folder / "two"):
+    for run in (folder / "runs" / "one", folder / "two", folder / "sweeps" / "s" / "layers=1"):
         run.mkdir(parents=True)
         (run / "config.yaml").write_text("format_version: 2\n")
         Image.new("L", (16, 16)).save(run / "loss.png")

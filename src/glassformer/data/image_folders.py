@@ -8,6 +8,7 @@ learned from the rest. Other files are left out, with a warning.
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -43,7 +44,7 @@ def own_images(source: str, wish: Geometry, valid: float, test: float) -> Exampl
     found = [(path, Path(name).parts) for path, name in zip(paths, names, strict=True) if is_image(path)]
     if not found:
         return None
-    splits = _split_folders(folder)
+    splits = _split_folders({parts[0] for _, parts in found if len(parts) > 1})
     depth = 2 if splits else 1  # folders above an image
     labelled = [(path, parts) for path, parts in found if len(parts) > depth]
     if not labelled:
@@ -51,7 +52,7 @@ def own_images(source: str, wish: Geometry, valid: float, test: float) -> Exampl
             f"{source} holds images, but no folders of them: expected one for each label, as in "
             f"{folder / 'cat' / found[0][0].name}."
         )
-    _refuse_empty(folder, {parts[:depth] for _, parts in labelled}, splits)
+    _refuse_empty([folder, *(folder / name for name in splits)], {path.parent for path, _ in labelled})
     geometry, pixels = _read_all([path for path, _ in labelled], folder, wish)
 
     rows: list[tuple[str, tuple[str, Example]]] = []  # hash of the file, its name, the example
@@ -100,27 +101,26 @@ def _patch_of(size: int) -> int:
     return size // min(counts, key=lambda n: (abs(n - PATCHES), n))
 
 
-def _split_folders(folder: Path) -> dict[str, str]:
+def _split_folders(names: set[str]) -> dict[str, str]:
     """The folders that are splits, each with its split; none unless all of them are."""
     known = {name: split for split, names in SPLIT_NAMES.items() for name in names}
-    below = [path.name for path in _folders(folder)]
-    return {name: known[name] for name in below} if "train" in below and set(below) <= set(known) else {}
+    return {name: known[name] for name in sorted(names)} if "train" in names and names <= set(known) else {}
 
 
-def _folders(folder: Path) -> list[Path]:
-    """The folders in a folder that are the user's: not hidden, no run and none that holds runs."""
-    below = [p for p in sorted(folder.iterdir()) if p.is_dir() and not p.name.startswith(".")]
-    return [p for p in below if not any(is_run_folder(f) for f in (p, *p.iterdir()) if f.is_dir())]
-
-
-def _refuse_empty(folder: Path, filled: set[tuple[str, ...]], splits: dict[str, str]) -> None:
-    parents = [folder / split for split in splits] or [folder]
-    empty = [f for p in parents for f in _folders(p) if f.relative_to(folder).parts not in filled]
+def _refuse_empty(parents: Sequence[Path], filled: set[Path]) -> None:
+    """Folders in which images were to be expected and are not; those of runs are none of them."""
+    above = {folder for path in filled for folder in (path, *path.parents)}
+    below = [p for parent in parents for p in sorted(parent.iterdir()) if p.is_dir() and p not in above]
+    empty = [p for p in below if not p.name.startswith(".") and not _holds_runs(p)]
     if empty:
         raise DataError(
             f"there is no image in {_some([str(f) for f in empty])}. Each folder is a label: put images "
             "there, or remove it."
         )
+
+
+def _holds_runs(folder: Path) -> bool:
+    return any(is_run_folder(Path(parent)) for parent, _, _ in os.walk(folder))
 
 
 def _read_all(
