@@ -196,6 +196,6 @@ def test_wishes_that_the_data_cannot_serve_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds texts: leave out what data\.image_size"):
         opened(tmp_path / "t.tsv", Geometry(size=16))
     pytest.importorskip("sklearn")
-    with pytest.raises(UsageError, match="digits holds images of 8 × 8 grey, 16 patches of 2 × 2"):
+    with pytest.raises(UsageError, match="digits holds images of 8 × 8 in grey, 16 patches of 2 × 2"):
         open_examples("digits", "classify", None, 0.1, 0.1, Geometry(size=16))
     assert load_dataset("digits", "classify").geometry == Geometry(8, 2, 1)

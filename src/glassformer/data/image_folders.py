@@ -21,8 +21,8 @@ from glassformer.data.examples import SPLIT_NAMES, Example, Examples, divide_exa
 from glassformer.data.images import (
     UnreadableError,
     image_data,
+    image_size,
     is_image,
-    open_image,
     pixels_of,
     to_patches,
 )
@@ -129,7 +129,7 @@ def _read_all(
     """The geometry of all, and of each the hash of its file and its pixels (S, S, 3)."""
     sizes: set[tuple[int, int]] = set()
     if not wish.size:
-        sizes |= set(_of_each(paths, folder, lambda path: open_image(image_data(path)).size))
+        sizes |= set(_of_each(paths, folder, image_size))
     size, patch = choose_size(wish, sizes)
 
     def read(path: Path) -> tuple[str, np.ndarray]:

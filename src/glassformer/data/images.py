@@ -10,12 +10,13 @@ Letters: S pixels a side, T patches, P numbers in a patch.
 import warnings
 from io import BytesIO
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from glassformer.core.errors import DataError, UsageError
-from glassformer.core.files import read_bytes, user_path
+from glassformer.core.files import open_regular, read_bytes, user_path
 from glassformer.data.patches import Geometry, cut
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
@@ -72,15 +73,25 @@ def image_data(path: Path) -> bytes:
         raise UnreadableError(error.strerror or str(error)) from None
 
 
-def open_image(data: bytes) -> Image.Image:
+def image_size(path: Path) -> tuple[int, int]:
+    """Width and height, without reading more of a file than says so."""
+    try:
+        with open_regular(path) as file:
+            return _open(file).size
+    except OSError as error:
+        raise UnreadableError(error.strerror or str(error)) from None
+
+
+def _open(file: IO[bytes]) -> Image.Image:
     """An image before its pixels are unpacked, if it is one."""
-    if not data:
+    if not file.read(1):
         raise UnreadableError("it is empty")
+    file.seek(0)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            return Image.open(BytesIO(data), formats=FORMATS)
+            return Image.open(file, formats=FORMATS)
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         raise UnreadableError(f"it has more than {Image.MAX_IMAGE_PIXELS:,} pixels") from None
     except UnidentifiedImageError:
@@ -91,7 +102,7 @@ def open_image(data: bytes) -> Image.Image:
 
 def pixels_of(data: bytes, size: int) -> np.ndarray:
     """The pixels of an image in colour, (S, S, 3) of 0 … 255."""
-    image = open_image(data)
+    image = _open(BytesIO(data))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

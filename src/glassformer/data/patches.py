@@ -47,7 +47,7 @@ class Geometry:
         return [f"{row},{column}" for row in range(self.side) for column in range(self.side)]
 
     def __str__(self) -> str:
-        colour = "grey" if self.channels == 1 else "in colour"
+        colour = "in grey" if self.channels == 1 else "in colour"
         return (
             f"images of {self.size} × {self.size} {colour}, "
             f"{self.side * self.side} patches of {self.patch} × {self.patch}"
