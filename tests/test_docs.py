@@ -5,12 +5,14 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.forked import run_forked
+from tests.pictures import write_pictures
 from tests.test_architecture import docs_script
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +45,10 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "one.txt").write_text("Another text of mine.\n" * 400)
     (tmp_path / "marks.yaml").write_text("".join(blocks(ROOT / "docs" / "looking-inside.md", "yaml")))
+    write_pictures(tmp_path / "photos", 60)
+    shutil.copy(tmp_path / "photos" / "lying" / "0.png", tmp_path / "new.png")
+    for label in ("circle", "cross"):
+        shutil.copytree(tmp_path / "photos" / "lying", tmp_path / "shapes" / label)
     (tmp_path / "crawl").mkdir()
     pages = [f"Page {i} says that {i % 7} is not {i % 5}.\n" * 4 for i in range(300)]
     rows = "".join(json.dumps({"text": page, "content": page}) + "\n" for page in pages)

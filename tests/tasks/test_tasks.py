@@ -184,7 +184,9 @@ def test_images_are_classified_by_the_same_encoder(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     run = gf.train("digits", out=tmp_path / "d", settings={**SMALL, "training.steps": 30})
     assert run.config.model.patch == 4 and run.result["floor_scores"]["logistic regression"] > 0.9
-    with pytest.raises(UsageError, match="images"):
+    geometry = (run.config.data.image_size, run.config.data.patch_size, run.config.data.channels)
+    assert geometry == (8, 2, 1)
+    with pytest.raises(UsageError, match="reads images"):
         run.classify(["seven"])
 
 

@@ -1,4 +1,4 @@
-"""`glassformer look` and `import`: a text seen through a run, and models from elsewhere to look into."""
+"""`glassformer look` and `import`: a text or an image seen through a run; models from elsewhere."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,12 +26,16 @@ look_app = typer.Typer(rich_markup_mode=None)
 
   glassformer look runs/pronouns "then she" --relations pronouns      every head off in turn, on marked text
 
-  glassformer look runs/dates "the third of May, 1987"                source and translation""",
+  glassformer look runs/dates "the third of May, 1987"                source and translation
+
+  glassformer look runs/photos cat.jpg --html look.html               a run on images""",
 )
 @console.command
 def look(
     run: RunPath,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="The text, or the path of an image; - reads standard input.")
+    ],
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page that stands alone.")] = None,
     plots: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Write every plot, as SVG and PNG.")
@@ -62,7 +66,7 @@ def look(
     maps: Annotated[bool, typer.Option("--maps", help="All attention maps, also of a long text.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
-    """Look inside: every head, residual and gradient of a run on a text."""
+    """Look inside: every head, residual and gradient of a run on a text or an image."""
     from pathlib import Path
 
     from glassformer.core.files import make_folder, write_atomically

@@ -135,13 +135,27 @@ def translate(
 
   glassformer classify runs/sst2 "a gripping film"
 
-  glassformer classify runs/sst2 --json < reviews.txt""",
+  glassformer classify runs/sst2 --json < reviews.txt
+
+  glassformer classify runs/photos new/*.jpg                          a run on images""",
 )
 @console.command
-def classify(run: RunPath, text: Text = "-", json_: Json = False) -> None:
-    """Label a text, or each line of standard input; a tagger labels its words."""
+def classify(
+    run: RunPath,
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT",
+            help="Texts, or paths of images; - (or nothing) reads lines from standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Label texts or images, or each line of standard input; a tagger labels the words of each."""
 
-    opened, lines = open_run(run), _lines(text)
+    opened, texts = open_run(run), text or ["-"]
+    lines = [line for given in texts for line in _lines(given)]
     answers = opened.label([line for line in lines if line.strip()])
     if json_:
         console.put_json({"texts": [answer.as_json() for answer in answers]})

@@ -1,8 +1,8 @@
 """The settings of data and tokenizer."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from glassformer.config.section import Section
 
@@ -33,6 +33,28 @@ class DataConfig(Section):
         default=None, description="the other language of a parallel text, line by line"
     )
     labels: list[str] = Field(default=[], description="names of the labels; empty: those found in the data")
+    image_size: int = Field(
+        default=0,
+        ge=0,
+        le=1024,
+        description="pixels a side that images are brought to; 0: their own if they are square, alike and "
+        "at most 64, else 32",
+    )
+    patch_size: int = Field(
+        default=0, ge=0, le=256, description="pixels a side of a patch; 0: about eight patches a side"
+    )
+    channels: Literal[0, 1, 3] = Field(
+        default=0, description="of images: 1 grey, 3 colour; 0: grey if all of them are"
+    )
+
+    @model_validator(mode="after")
+    def _divisible(self) -> Self:
+        if self.image_size and self.patch_size and self.image_size % self.patch_size:
+            raise ValueError(
+                f"data.image_size {self.image_size} is not a multiple of data.patch_size {self.patch_size}: "
+                "an image is cut into whole patches"
+            )
+        return self
 
 
 class TokenizerConfig(Section):

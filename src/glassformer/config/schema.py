@@ -53,6 +53,10 @@ class Config(Section):
             )
         if self.task not in TEXT_TASKS and (self.data.mix or self.data.dedup):
             raise ValueError(f"data.mix and data.dedup: for language and masked, not for {self.task}")
+        if self.task != "classify" and (self.data.image_size or self.data.patch_size or self.data.channels):
+            raise ValueError(
+                f"data.image_size, patch_size, channels: of images, for classify, not for {self.task}"
+            )
         if self.task == "language" and self.data.mix and model.family in RECURRENT:
             raise ValueError(
                 f"data.mix: model.family {model.family} reads its text as streams that go on from batch to "

@@ -12,6 +12,7 @@
     records.py       documents out of JSON lines and Parquet;  hub.py those of a Hugging Face stream
     mixtures.py      several corpora at once, each with a weight
     examples.py      Examples: inputs with the answers to learn;  tables.py reads the user's own
+    image_folders.py  the same for images, a folder for each label;  images.py opens one;  patches.py cuts it
     text_files.py    which files there are, whether they hold text, their digests
     packed.py        files as streams of bytes, .gz and .zst unpacked on the way
 

@@ -2,7 +2,8 @@
 
     SOURCE                                     becomes
     a name in catalog.py                       that data set, downloaded or made here
-    a file, a folder, a pattern, -             text (own_text.py), records (collection.py), tables (tables.py)
+    a file, a folder, a pattern, -             text (own_text.py), records (collection.py), tables
+                                               (tables.py), images (image_folders.py)
     hf:NAME[/CONFIG][@SPLIT]                   a stream of Hugging Face's (hub.py)
 
 A file of a published set that the user put there is trusted: when its checksum is another one it is used with
@@ -17,14 +18,17 @@ from typing import Any, Literal, overload
 
 from glassformer.config.schema import TEXT_TASKS
 from glassformer.core.errors import UsageError, closest
+from glassformer.core.files import user_path
 from glassformer.data.catalog import DATASETS, Generated, Published, refuse_missing
 from glassformer.data.collection import Records, is_collection, open_records
 from glassformer.data.download import local_file
 from glassformer.data.examples import Example, Examples
+from glassformer.data.image_folders import own_images
 from glassformer.data.own_text import OwnText, open_text
+from glassformer.data.patches import NO_WISH, Geometry
 from glassformer.data.sources import Corpus, Span, make_corpus
 from glassformer.data.splits import Rule, by_content, character_start, divide
-from glassformer.data.tables import COLUMN_NAMES, own_examples, read_examples
+from glassformer.data.tables import COLUMN_NAMES, own_examples, read_examples, split_files
 from glassformer.data.text_files import text_digest
 
 Split = Literal["auto"] | Rule  # what data.split can be
@@ -145,8 +149,22 @@ def _find_corpus(
     return open_records(source, field) if is_collection(source) else open_text(source)
 
 
-def open_examples(source: str, task: str, target: str | None, valid: float, test: float) -> Examples:
-    """The examples that a SOURCE stands for: a path, or the name of a data set."""
+def open_examples(
+    source: str, task: str, target: str | None, valid: float, test: float, wish: Geometry = NO_WISH
+) -> Examples:
+    """The examples that a SOURCE stands for: a path, or the name of a data set; `wish` is of images."""
+    examples = _find_examples(source, task, target, valid, test, wish)
+    if not wish.allows(examples.geometry or NO_WISH):
+        what = examples.geometry or "texts"
+        raise UsageError(
+            f"{source} holds {what}: leave out what data.image_size, patch_size and channels say otherwise"
+        )
+    return examples
+
+
+def _find_examples(
+    source: str, task: str, target: str | None, valid: float, test: float, wish: Geometry
+) -> Examples:
     dataset = _dataset_named(source)
     if dataset is not None and dataset.task != task:
         raise UsageError(f"the data set '{source}' is for the task {dataset.task}, not {task}.")
@@ -155,6 +173,11 @@ def open_examples(source: str, task: str, target: str | None, valid: float, test
     if isinstance(dataset, Published):
         return _published_examples(source, dataset)
     refuse_missing(source, task)
+    folder = user_path(source)
+    if task == "classify" and folder.is_dir() and "train" not in split_files(folder):
+        images = own_images(source, wish, valid, test)
+        if images is not None:
+            return images
     return own_examples(source, task, target, valid, test)
 
 

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import DataError
+from glassformer.data.patches import Geometry
 from glassformer.data.sources import SPLITS
 from glassformer.data.splits import split_of
 
 Example = tuple[Any, Any]  # input, output
+# What the files or folders of splits may be called.
+SPLIT_NAMES = {"train": ("train",), "valid": ("valid", "val", "dev", "validation"), "test": ("test",)}
 
 
 @dataclass
@@ -32,6 +35,8 @@ class Examples:
     rule: str  # how the splits were made, in words
     warnings: list[str] = field(default_factory=list)
     path: Path | None = None  # where they lie, if they are the user's own
+    geometry: Geometry | None = None  # of images
+    names: dict[str, list[str]] = field(default_factory=dict)  # by split, where each is a file of its own
 
     @property
     def fingerprint(self) -> str:
@@ -47,7 +52,15 @@ class Examples:
     def whole(self) -> "Examples":
         """The same examples undivided, as one split named `all`."""
         everything = [e for split in SPLITS for e in self.splits.get(split, [])]
-        return Examples(self.name, {"all": everything}, "undivided", path=self.path)
+        names = [name for split in SPLITS for name in self.names.get(split, [])]
+        return Examples(
+            self.name,
+            {"all": everything},
+            "undivided",
+            path=self.path,
+            geometry=self.geometry,
+            names={"all": names} if names else {},
+        )
 
     def require(self, split: str, least: int = 1) -> list[Example]:
         """A split that is there and large enough, or a message that says what is."""

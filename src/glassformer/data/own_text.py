@@ -5,6 +5,7 @@ from pathlib import Path
 
 from glassformer.core.errors import DataError
 from glassformer.core.files import whole_path
+from glassformer.data.images import is_image
 from glassformer.data.packed import PackedText, is_packed
 from glassformer.data.sources import Corpus, Span, make_corpus
 from glassformer.data.splits import Division, Rule, Undivided, by_name, sort
@@ -64,6 +65,9 @@ def open_text(source: str) -> OwnText:
         sample = ", ".join(skipped[:3]) + (", …" if len(skipped) > 3 else "")
         warnings.append(f"{len(skipped)} files are not UTF-8 text and were left out: {sample}")
     if not documents:
-        raise DataError(f"{source} holds no text: expected at least one UTF-8 file that is not empty.")
+        images = " For the labels of its images say --task classify." if any(map(is_image, paths)) else ""
+        raise DataError(
+            f"{source} holds no text: expected at least one UTF-8 file that is not empty.{images}"
+        )
     path = whole_path(paths[0] if source == "-" else source)
     return OwnText(source, path, documents, digests, text_digests, warnings)

@@ -1,4 +1,4 @@
-"""The user's own examples: TSV, CSV, JSON lines, tagged words, and parallel texts.
+"""The user's own examples as text: TSV, CSV, JSON lines, tagged words, and parallel texts.
 
     classify    two columns, text and label (a header may name them), or {"text": …, "label": …} per line
     tag         a word and its tag per line, an empty line between sentences, or {"words": […], "tags": […]}
@@ -16,7 +16,7 @@ from typing import Any
 
 from glassformer.core.errors import DataError, UsageError
 from glassformer.core.files import user_path, whole_path
-from glassformer.data.examples import Example, Examples, divide_examples
+from glassformer.data.examples import SPLIT_NAMES, Example, Examples, divide_examples
 from glassformer.data.text_files import text_digest
 
 COLUMN_NAMES = {  # what the two columns may be called
@@ -24,7 +24,6 @@ COLUMN_NAMES = {  # what the two columns may be called
     "tag": (("words", "tokens"), ("tags", "labels")),
     "translate": (("source", "src", "from"), ("target", "tgt", "to")),
 }
-SPLIT_NAMES = {"train": ("train",), "valid": ("valid", "val", "dev", "validation"), "test": ("test",)}
 
 
 def own_examples(source: str, task: str, target: str | None, valid: float, test: float) -> Examples:
@@ -41,14 +40,24 @@ def own_examples(source: str, task: str, target: str | None, valid: float, test:
 
 
 def _folder(folder: Path, task: str) -> dict[str, list[Example]]:
-    splits: dict[str, list[Example]] = {}
+    files = split_files(folder)
+    splits = {split: read_examples(path, task, None) for split, path in files.items()}
+    if "train" not in splits:
+        images = ", or a folder of images for each label" if task == "classify" else ""
+        raise DataError(
+            f"{folder}: expected a file named train (.tsv, .csv, .jsonl), and valid and test{images}."
+        )
+    return splits
+
+
+def split_files(folder: Path) -> dict[str, Path]:
+    """The files of a folder that are named like splits."""
+    files: dict[str, Path] = {}
     for split, names in SPLIT_NAMES.items():
         matches = sorted(p for p in folder.iterdir() if p.stem in names and p.is_file())
         if matches:
-            splits[split] = read_examples(matches[0], task, None)
-    if "train" not in splits:
-        raise DataError(f"{folder}: expected a file named train (.tsv, .csv, .jsonl), and valid and test.")
-    return splits
+            files[split] = matches[0]
+    return files
 
 
 def read_examples(path: Path, task: str, target: str | None) -> list[Example]:

@@ -46,6 +46,15 @@ def files_under(source: str) -> tuple[list[Path], list[str]]:
     What the program itself wrote is no text of the user's: run folders, the page of a sweep and the cache are
     passed over wherever they lie; a file of theirs that is named itself is taken.
     """
+    paths, names = visible_files(source)
+    if user_path(source).is_file():
+        return paths, names
+    nonempty = [(p, name) for p, name in zip(paths, names, strict=True) if p.stat().st_size > 0]
+    return [p for p, _ in nonempty], [name for _, name in nonempty]
+
+
+def visible_files(source: str) -> tuple[list[Path], list[str]]:
+    """The same with those that are empty."""
     root = user_path(source)
     if root.is_file():
         return [root], [root.name]
@@ -64,8 +73,7 @@ def files_under(source: str) -> tuple[list[Path], list[str]]:
         if not paths:
             raise DataError(f"there is no file that fits '{source}'.")
     visible = [p for p in sorted(paths) if not any(x.startswith(".") for x in p.relative_to(root).parts)]
-    nonempty = [p for p in visible if p.stat().st_size > 0]
-    return nonempty, [str(p.relative_to(root)) for p in nonempty]
+    return visible, [str(p.relative_to(root)) for p in visible]
 
 
 def is_run_folder(folder: Path) -> bool:

@@ -14,10 +14,13 @@
     causal.py       what a value is needed for: patching, path patching, integrated gradients
     cost.py         what attention, feed-forward nets and recurrences cost, measured
 
+    picture.py      what the patches of an image have to do with its label
+
     text_trace.py   all of this for one text, with the names of its tokens
     look.py         what `run.look` returns: that, and its report
     report.py       the report, an object for JSON
     report_text.py  shows it on a terminal;  html.py as a page;  plots.py in pictures
+    picture_text.py  an image on a terminal;  picture_plots.py with what heads look at drawn over it
 
 Sites, the names of values such as `3.z`, are listed in models/tap.py. Nothing here changes a model or hooks
 into it; everything is a function of what one call has recorded.

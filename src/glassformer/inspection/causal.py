@@ -10,7 +10,7 @@ length are what it is made for. Places are the rows of a batch, one graph for a 
 Letters: N places, B = 1 text, L layers, H heads, T positions, C model width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -182,16 +182,18 @@ def integrated(
     steps: int = 64,
     baseline: Tensor | None = None,
     rows: int = 16,
+    edits: Sequence[Edit] = (),
 ) -> Integrated:
-    """Integrated gradients of a metric, from a baseline text (1, T) to ids (1, T).
+    """Integrated gradients of a metric, from a baseline text (1, T) to ids (1, T); or images, (1, T, P).
 
     The baseline is the first token of the text (the mark that begins it) over and over, unless given. Zeros
     would be a bad one: a norm makes of any small vector a large one, so that everything happens at the very
-    start of the way. The integral is taken by Gauss-Legendre quadrature at `steps` points.
+    start of the way. The integral is taken by Gauss-Legendre quadrature at `steps` points. `edits` are made
+    all along.
     """
-    trace = record_trace(model, ids, sites=("embed",))
+    trace = record_trace(model, ids, sites=("embed",), edits=edits)
     baseline = ids[:, :1].expand_as(ids) if baseline is None else baseline
-    origin = record_trace(model, baseline, sites=("embed",))
+    origin = record_trace(model, baseline, sites=("embed",), edits=edits)
     path = trace["embed"] - origin["embed"]
     points, weights = np.polynomial.legendre.leggauss(steps)
     total = torch.zeros_like(path[0])
@@ -200,8 +202,9 @@ def integrated(
             torch.tensor(x[first : first + rows], dtype=path.dtype, device=path.device)[:, None, None]
             for x in ((points + 1) / 2, weights / 2)
         )
-        edits = [put("embed", origin["embed"] + alpha * path)]
-        point = record_trace(model, ids.expand(len(alpha), -1), sites=("embed",), edits=edits)
+        on_the_way = put("embed", origin["embed"] + alpha * path)
+        inputs = ids.expand(len(alpha), *ids.shape[1:])
+        point = record_trace(model, inputs, sites=("embed",), edits=[*edits, on_the_way])
         _, slopes = gradients(point, lambda logits: metric(logits).sum(), ["embed"])
         total += (weight * slopes["embed"]).sum(dim=0)
     ends = (float(metric(end.logits)) for end in (trace, origin))

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 from glassformer.core.files import make_folder, replacing
 from glassformer.core.terminal import caption
 from glassformer.inspection.heads import named_kinds
+from glassformer.inspection.picture_plots import over_picture, picture
 from glassformer.inspection.report_text import visible
 
 matplotlib.rcParams["svg.hashsalt"] = "glassformer"  # the same picture is the same file
@@ -23,6 +24,10 @@ def draw_all(report: dict[str, Any], folder: Path) -> list[Path]:
     """Every picture that the report has the numbers for."""
     make_folder(folder)
     pictures: dict[str, Figure] = {}
+    if "image" in report:
+        pictures["picture"] = picture(report["image"], report["predictions"][0])
+        if "attention" in report["image"]:
+            pictures["picture-attention"] = over_picture(report["image"])
     for part, tokens in report["tokens"].items():
         if f"{part}attention" in report:
             name = f"{part.replace('.', '-')}attention"

@@ -15,6 +15,7 @@ from glassformer.core.errors import UsageError
 from glassformer.inspection import heads, residual
 from glassformer.inspection.maps import attention_of, head_contributions
 from glassformer.inspection.marked import find_list
+from glassformer.inspection.picture import picture
 from glassformer.inspection.relations import relations
 from glassformer.inspection.text_trace import TextTrace
 from glassformer.inspection.trace import record_trace, stack_of
@@ -46,6 +47,8 @@ def report(
         "position": None if look.answers_once else position % look.trace.logits.shape[1],
         "omitted": [],
     }
+    if look.geometry is not None:
+        sections["image"] = picture(look, int(look.logits().argmax()))
     sections["residual"] = _residual(look)
     sections["gradient"] = _gradient(look)
     if look.is_transformer:

@@ -4,6 +4,7 @@ from typing import Any
 
 from glassformer.core.terminal import printable
 from glassformer.inspection.heads import named_kinds
+from glassformer.inspection.picture_text import about_picture, as_picture
 from glassformer.inspection.relations import STANDS_OUT
 
 BAR = " ▏▎▍▌▋▊▉█"
@@ -16,6 +17,7 @@ def as_text(report: dict[str, Any]) -> str:
     sections = [
         _head(report),
         _answer(report),
+        _picture(report),
         _alignment(report),
         _lens(report),
         _attribution(report),
@@ -32,6 +34,8 @@ def _head(report: dict[str, Any]) -> str:
     model = report["model"]
     sizes = [f"{model[k]} {k}" for k in ("layers", "heads") if k in model] + [f"width {model['width']}"]
     lines = [", ".join([model["family"], *sizes])]
+    if "image" in report:
+        return "\n".join([*lines, f"{visible(report['text'])}: {about_picture(report['image'])}"])
     for part, tokens in report["tokens"].items():
         numbered_tokens = " ".join(f"{i}:{visible(t)}" for i, t in enumerate(tokens))
         name = f"{part.removesuffix('.')}: " if part else ""
@@ -48,6 +52,11 @@ def _answer(report: dict[str, Any]) -> str:
     else:
         what = "Its answer" if place is None else f"Its answer at position {place}"
     return "\n".join([what, *(f"  {visible(t):16} {p:6.1%} {bar(p, 30)}" for t, p in best)])
+
+
+def _picture(report: dict[str, Any]) -> str:
+    image = report.get("image")
+    return as_picture(image, visible(image["attribution"]["output"])) if image else ""
 
 
 def _alignment(report: dict[str, Any], most: int = 60) -> str:

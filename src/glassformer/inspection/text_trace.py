@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.core.errors import UsageError
+from glassformer.data.patches import Geometry
 from glassformer.inspection import gradients as backwards
 from glassformer.inspection import maps, residual
 from glassformer.inspection.relations import Words
@@ -36,6 +37,7 @@ class TextTrace:
     words: Words | None = None  # how its task reads marked sentences; None: it has none
     focus: int = -1  # the position that it is about
     data: str | None = None  # what the model learned from: a data set may bring marked sentences
+    geometry: Geometry | None = None  # of an image, whose `text` is its path
 
     def __getitem__(self, site: str) -> Tensor:
         return self.trace[site]

@@ -24,6 +24,7 @@ from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.training.display import Display
 
 TOKENIZER_SAMPLE = 256_000_000  # bytes of text that are enough to learn a vocabulary from
+OF_IMAGES = {"image_size", "patch_size", "channels"}
 OF_THE_DATA = {"vocab", "labels", "patch"}  # model settings that follow from the data
 
 
@@ -43,7 +44,10 @@ def prepare(asked: Settings, base: Run | None, device: torch.device, display: Di
     if hint := kind.hint(asked["data"]["source"]):
         display.note(f"Note: {hint}")
     if base is not None:  # a run that starts from another one has its shape
-        asked = merge({"model": base.config.model.model_dump(exclude=OF_THE_DATA)}, asked)
+        shape: Settings = {"model": base.config.model.model_dump(exclude=OF_THE_DATA)}
+        if base.config.model.patch:
+            shape["data"] = base.config.data.model_dump(include=OF_IMAGES)
+        asked = merge(shape, asked)
     family = {k: v for k, v in asked.get("model", {}).items() if k == "family"}
     data = build({"task": asked["task"], "data": asked["data"], "model": family}).data
     source = kind.open(data)

@@ -29,6 +29,7 @@ from glassformer.config.schema import Config
 from glassformer.core.device import choose_device
 from glassformer.core.errors import RunError, UsageError
 from glassformer.data.examples import Examples
+from glassformer.data.images import is_image_file
 from glassformer.data.sources import Corpus
 from glassformer.data.text_files import find_input
 from glassformer.evaluation.error_analysis import Mistakes
@@ -169,10 +170,9 @@ class Run:
 
     @cached_property
     def bare_task(self) -> Task:
-        """The run's task without its data, for texts that the user brings."""
-        if self.config.model.patch:
-            raise UsageError(f"{self.path} classifies images; there is no text to give it.")
-        return find_task(self.config.task)(None, self.tokenizer, self.config.data)
+        """The run's task without its data, for texts or images that the user brings."""
+        tokenizer = None if self.config.model.patch else self.tokenizer
+        return find_task(self.config.task)(None, tokenizer, self.config.data)
 
     def task(self, data: str | None = None, target: str | None = None, warn: Warn = lambda _: None) -> Task:
         """The run's task on its own data, or on `data`: any SOURCE; a file or folder is taken whole."""
@@ -211,8 +211,10 @@ class Run:
             return
         data = self.config.data
         name = source.name if data.mix else " or ".join(filter(None, (data.source, data.target)))
+        images = f"the images of {name} are not those"
+        other = images if self.config.model.patch else f"the text of {name} is not the one"
         raise RunError(
-            f"the text of {name} is not the one {self.path} was begun with: its fingerprint is "
+            f"{other} {self.path} was begun with: its fingerprint is "
             f"{source.fingerprint[:12]}…, then it was {begun_with[:12]}…; {instead}."
         )
 
@@ -384,15 +386,22 @@ class Run:
         )
         return [next(best)[0][0] if text.strip() else "" for text in texts]
 
-    def label(self, texts: list[str]) -> list[Labelled]:
-        """What a classifier says about each text, or a tagger about its words."""
+    def label(self, texts: Sequence[str | Path]) -> list[Labelled]:
+        """What a classifier says about each text or image (its path), or a tagger about the words of each."""
         task = self._used_as(LabelTask, "classify or tag")
-        return [task.label(self.model, self.config, text) for text in texts]
+        return [task.label(self.model, self.config, self._given(text)) for text in texts]
 
-    def classify(self, texts: list[str]) -> list[dict[str, float]]:
-        """For each text the probability of every label, the likeliest first."""
+    def classify(self, texts: Sequence[str | Path]) -> list[dict[str, float]]:
+        """For each text or image (its path) the probability of every label, the likeliest first."""
         task = self._used_as(ClassifyTask, "classify")
-        return [task.probabilities(self.model, self.config, text) for text in texts]
+        return [task.probabilities(self.model, self.config, self._given(text)) for text in texts]
+
+    def _given(self, text: str | Path) -> str:
+        """A text, or the path of an image, if that is what the model reads."""
+        given = str(text)
+        if not self.config.model.patch and "\n" not in given and is_image_file(given):
+            raise UsageError(f"{given} is an image, and {self.path} reads text: give it a text")
+        return given
 
     def tag(self, words: list[str]) -> list[str]:
         """The tag of each word."""
@@ -404,7 +413,7 @@ class Run:
 
     def look(
         self,
-        text: str,
+        text: str | Path,
         *,
         target: str | None = None,
         tokens: int = 0,
@@ -412,7 +421,7 @@ class Run:
         edits: Sequence[Edit] = (),
         compiled: Callable[..., Tensor] | None = None,
     ) -> Look:
-        """See a text through the model (inspection/look.py).
+        """See a text, or an image by its path, through the model (inspection/look.py).
 
         Of a translator, `target` is the translation to look at (its own, if none is given); a language model
         writes so many `tokens` first and is looked at with them. `sites` limits what is recorded; `compiled`
@@ -421,7 +430,7 @@ class Run:
         return self.bare_task.look(
             self.model,
             self.config,
-            text,
+            self._given(text),
             target=target,
             tokens=tokens,
             sites=sites,

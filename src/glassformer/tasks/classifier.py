@@ -11,7 +11,10 @@ from torch import Tensor, nn
 from glassformer.config.model import ModelConfig
 from glassformer.config.schema import Config
 from glassformer.config.section import Settings
+from glassformer.core.errors import RunError, UsageError
 from glassformer.data.examples import Example, Examples
+from glassformer.data.images import read_image
+from glassformer.data.patches import Geometry
 from glassformer.evaluation.accuracy import classification
 from glassformer.evaluation.result import Result
 from glassformer.inspection.questions import Question
@@ -38,14 +41,27 @@ class ClassifyTask(LabelTask):
         return self.encode_input(x), np.array(self.label_id(label))
 
     def encode_input(self, x: str | np.ndarray) -> np.ndarray:
-        return np.array([self.eot_id, *self.ids(x)]) if isinstance(x, str) else x
+        """Ids (T) of a text; of an image its patches (T, P), as they are."""
+        if isinstance(x, str):
+            return np.array([self.eot_id, *self.ids(x)])
+        if self.tokenizer is not None:
+            raise UsageError(f"{self.source.name} holds images; this model reads text")
+        return x
 
     def settings(self) -> Settings:
-        settings = super().settings()
-        x, _ = self.source.require("train")[0]
-        if not isinstance(x, str):
-            settings["model"]["patch"] = x.shape[1]
+        settings, geometry = super().settings(), self.source.geometry
+        if geometry is not None:
+            settings["model"]["patch"] = geometry.numbers
+            settings["data"] |= {
+                "image_size": geometry.size,
+                "patch_size": geometry.patch,
+                "channels": geometry.channels,
+            }
         return settings
+
+    def describe(self) -> str:
+        images = f"; {self.source.geometry}" if self.source.geometry else ""
+        return super().describe() + images
 
     def baselines(self, split: str) -> dict[str, Result]:
         train, held_out = self.source.require("train"), self.source.require(split)
@@ -68,24 +84,42 @@ class ClassifyTask(LabelTask):
     def inputs(
         self, model: nn.Module, config: Config, text: str, target: str | None = None
     ) -> tuple[Tensor, ...]:
+        """Of an image `text` is its path."""
         refuse_target(self, target)
-        return (as_ids(self.encode_input(text)),)
+        geometry = self.image_geometry(config)
+        if geometry is None:
+            return (as_ids(self.encode_input(text)),)
+        return (torch.from_numpy(read_image(text, geometry))[None],)
+
+    def image_geometry(self, config: Config) -> Geometry | None:
+        if not config.model.patch:
+            return None
+        geometry = Geometry(config.data.image_size, config.data.patch_size, config.data.channels)
+        if not geometry.size:
+            raise RunError(
+                "this run was made before the size of its images was written down, so that no other can be "
+                "prepared like them: train it again"
+            )
+        return geometry
 
     def question(self, ids: list[int], word: list[int]) -> Question | None:
         return Question(ids, None, None)
 
     @torch.no_grad()
     def probabilities(self, model: nn.Module, config: Config, text: str) -> dict[str, float]:
-        """The probability of every label, the likeliest first."""
-        ids = as_ids(self.encode_input(text)[: config.model.context])
-        shares = model(ids.to(next(model.parameters()).device))[0].float().softmax(-1).tolist()
+        """The probability of every label, the likeliest first; of an image `text` is its path."""
+        x = self.inputs(model, config, text)[0][:, : config.model.context]
+        shares = model(x.to(next(model.parameters()).device))[0].float().softmax(-1).tolist()
         return dict(sorted(zip(self.labels, shares, strict=True), key=lambda item: -item[1]))
 
     def label(self, model: nn.Module, config: Config, text: str) -> "LabelledText":
-        return LabelledText(text, self.probabilities(model, config, text))
+        kind = LabelledImage if config.model.patch else LabelledText
+        return kind(text, self.probabilities(model, config, text))
 
     def preference(self, model: nn.Module, config: Config, first: str, second: str) -> float:
         """How much more probable the last label is."""
+        if config.model.patch:
+            raise UsageError("this model reads images: sentences mean nothing to it")
         one, other = (self.probabilities(model, config, text)[self.labels[-1]] for text in (first, second))
         return one - other
 
@@ -106,3 +140,10 @@ class LabelledText:
         (label, share), *others = self.probabilities.items()
         rest = ", ".join(f"{label} {share:.1%}" for label, share in others[:3])
         return f"{label}  {share:.1%}" + (f"  ({rest})" if rest else "")
+
+
+class LabelledImage(LabelledText):
+    """The same of an image, whose text is its path: of several one wants to know which is which."""
+
+    def show(self) -> str:
+        return f"{self.text}: {super().show()}"

@@ -14,6 +14,7 @@ from glassformer.config.section import Settings
 from glassformer.core.errors import DataError, UsageError
 from glassformer.data.datasets import open_examples
 from glassformer.data.examples import Example, Examples, label_names
+from glassformer.data.patches import Geometry
 from glassformer.data.shard_writer import Progress
 from glassformer.data.shards import Say, tokenizer_fingerprint
 from glassformer.objectives.objective import Recut
@@ -46,7 +47,8 @@ class ExamplesTask(Task):
 
     @classmethod
     def open(cls, data: DataConfig) -> Examples:
-        return open_examples(data.source, cls.name, data.target, data.valid, data.test)
+        wish = Geometry(data.image_size, data.patch_size, data.channels)
+        return open_examples(data.source, cls.name, data.target, data.valid, data.test, wish)
 
     def _labels(self) -> list[str]:
         """Those of all splits: a rare one may be missing in training, and is then never said."""
@@ -102,9 +104,9 @@ class ExamplesTask(Task):
 
     @property
     def eot_id(self) -> int:
-        if self.tokenizer is None or self.tokenizer.eot_id is None:
+        if self.text_tokenizer.eot_id is None:
             raise DataError("this tokenizer has no end-of-text mark, which begins every sequence here")
-        return self.tokenizer.eot_id
+        return self.text_tokenizer.eot_id
 
     def settings(self) -> Settings:
         """The longest training example decides how much a model must be able to see."""

@@ -70,10 +70,12 @@ class LabelTask(ExamplesTask):
         split: str,
         options: EvalOptions = DEFAULTS,
     ) -> Mistakes:
-        examples = self.source.require(split)
+        examples, names = self.source.require(split), self.source.names.get(split)
         predictions = answers(model, self._objective(split, config.model.context))
         return label_mistakes(
-            predictions, self.labels, lambda row, place: self._input_text(examples[row][0], place)
+            predictions,
+            self.labels,
+            lambda row, place: names[row] if names else self._input_text(examples[row][0], place),
         )
 
     def _input_text(self, x: Any, position: int) -> str:
@@ -97,8 +99,8 @@ class LabelTask(ExamplesTask):
 
     @classmethod
     def next_command(cls, run: str, config: Config) -> str:
-        if config.model.patch:  # images: there is no text to give it
-            return f"See where it errs: glassformer eval {run} --errors"
+        if config.model.patch:
+            return f"Use it: glassformer {cls.command} {run} an-image.png"
         return super().next_command(run, config)
 
     def output_name(self, number: int) -> str:

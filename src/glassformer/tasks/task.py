@@ -20,6 +20,7 @@ from glassformer.config.schema import Config
 from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
 from glassformer.data.examples import Examples
+from glassformer.data.patches import Geometry
 from glassformer.data.shard_writer import Progress
 from glassformer.data.shards import Say
 from glassformer.data.sources import Corpus
@@ -206,6 +207,10 @@ class Task(ABC):
     ) -> tuple[Tensor, ...]:
         """What the model is given for a text: ids (1, T); of a translator source and target."""
 
+    def image_geometry(self, config: Config) -> Geometry | None:
+        """How images are prepared for this model; None: it reads text."""
+        return None
+
     def focus(self, inputs: tuple[Tensor, ...]) -> int:
         """The position that a look is about, unless another is asked for."""
         return -1
@@ -224,7 +229,8 @@ class Task(ABC):
 
     def words(self) -> Words | None:
         """How marked sentences are read, for relations between words; None: there are none to look for."""
-        return Words(self.word_places, self.question, self.asked) if self.asked else None
+        reads = self.asked and self.tokenizer is not None
+        return Words(self.word_places, self.question, self.asked) if reads else None
 
     def word_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Ids of a sentence as the model reads it, and the characters of each; the mark has none.
@@ -278,11 +284,12 @@ class Task(ABC):
         device = next(model.parameters()).device
         batch = tuple(ids.to(device) for ids in inputs)
         trace = record_trace(model, *batch, sites=sites, edits=edits, compiled=compiled)
+        geometry = self.image_geometry(config)
         names = {
-            part: [self.token_name(i) for i in ids[0].tolist()]
+            part: geometry.names() if geometry else [self.token_name(i) for i in ids[0].tolist()]
             for part, ids in zip(parts_of(model), inputs, strict=True)
         }
-        settings = ["family", "layers", "width", "context", "vocab"]
+        settings = ["family", "layers", "width", "context", "patch" if geometry else "vocab"]
         if config.model.family == "transformer":
             settings += ["heads", "placement", "norm", "position"]
         return Look(
@@ -293,10 +300,11 @@ class Task(ABC):
             self.output_name,
             run,
             {name: getattr(config.model, name) for name in settings},
-            list(self.text_tokenizer.specials.values()),
+            [] if self.tokenizer is None else list(self.tokenizer.specials.values()),
             self.words(),
             self.focus(inputs),
             config.data.source,
+            geometry,
         )
 
     @property

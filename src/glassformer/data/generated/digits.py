@@ -6,6 +6,7 @@ import numpy as np
 
 from glassformer.core.errors import UsageError
 from glassformer.data.examples import Examples, divide_examples
+from glassformer.data.patches import Geometry, cut
 
 HELD_OUT = 0.1  # share of validation, and of test
 
@@ -20,11 +21,11 @@ def examples(patch: int = 2) -> Examples:
         ) from None
     dataset: Any = load_digits()
     images = dataset.images.astype(np.float32) / 16.0  # (n, 8, 8)
-    n, side, _ = images.shape
-    squares = images.reshape(n, side // patch, patch, side // patch, patch).swapaxes(2, 3)
-    patches = squares.reshape(n, -1, patch * patch)
-    labelled = [(patches[i], str(label)) for i, label in enumerate(dataset.target)]
+    labelled = [
+        (cut(image[..., None], patch), str(label))
+        for image, label in zip(images, dataset.target, strict=True)
+    ]
     splits, _ = divide_examples(enumerate(labelled), HELD_OUT, HELD_OUT, key=lambda e: f"digit {e[0]}")
     unnumbered = {split: [e for _, e in rows] for split, rows in splits.items()}
     rule = f"by a hash of the number, {HELD_OUT:.0%} valid, {HELD_OUT:.0%} test"
-    return Examples("digits", unnumbered, rule)
+    return Examples("digits", unnumbered, rule, geometry=Geometry(images.shape[1], patch, 1))
