@@ -1,8 +1,8 @@
 """The settings of data and tokenizer."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from glassformer.config.section import Section
 
@@ -42,6 +42,10 @@ class TokenizerConfig(Section):
     vocab: int = Field(
         default=4096, ge=2, description="most entries to learn (bpe, word, char; shortlist of pairs)"
     )
+    sides: Literal["joint", "separate"] = Field(
+        default="joint",
+        description="of translation: one vocabulary for both languages, or for each one of its own",
+    )
     pattern: str = Field(
         default="gpt4",
         description="how BPE cuts text first: gpt2, gpt4, llama3, cl100k, o200k, whitespace, none, "
@@ -52,3 +56,11 @@ class TokenizerConfig(Section):
         description="a normal form of Unicode for all text; `none` loses nothing",
     )
     file: str | None = Field(default=None, description="use this tokenizer.json instead of learning one")
+
+    @model_validator(mode="after")
+    def _one_file(self) -> Self:
+        if self.file and self.sides == "separate":
+            raise ValueError(
+                "tokenizer.file is one tokenizer, tokenizer.sides separate learns two: leave one of them out"
+            )
+        return self

@@ -26,6 +26,9 @@ class ModelConfig(Section):
     width: int = Field(default=128, ge=1, description="width of the residual stream")
     context: int = Field(default=128, ge=2, description="tokens seen at once")
     vocab: int = Field(default=0, ge=0, description="vocabulary; 0: the tokenizer's")
+    source_vocab: int = Field(
+        default=0, ge=0, description="of a translator, what it reads; 0: `vocab`, one for both sides"
+    )
     labels: int = Field(default=0, ge=0, description="labels to tell apart; 0: those of the data")
     patch: int = Field(default=0, ge=0, description="numbers in a patch of an image; 0: the data's, or text")
     encoder_layers: int = Field(default=0, ge=0, description="blocks of a translator's encoder; 0: `layers`")
@@ -69,7 +72,10 @@ class ModelConfig(Section):
         description="sliding window: positions a query can see back to; of a window model its tokens, then 8",
     )
     residual: bool = Field(default=True, description="residual connections; off to see what they are for")
-    tied: bool = Field(default=False, description="one matrix for embedding and unembedding")
+    tied: bool = Field(
+        default=False,
+        description="one matrix for embedding and unembedding (with a joint vocabulary both embeddings)",
+    )
     bias: bool = Field(default=False, description="biases in matrices and norms")
     dropout: float = Field(default=0.0, ge=0, lt=1, description="share of activations dropped in training")
     attention_dropout: float | None = Field(

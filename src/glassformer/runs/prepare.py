@@ -1,5 +1,6 @@
 """Before training: the data that is named, its tokenizer, and the task that binds the two."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,13 @@ from glassformer.runs.autosize import choose_tokenizer
 from glassformer.runs.run import Run
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.task import Task
+from glassformer.tasks.translator import TranslateTask
 from glassformer.tokenizers.load import load_tokenizer, train_tokenizer
 from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.training.display import Display
 
 TOKENIZER_SAMPLE = 256_000_000  # bytes of text that are enough to learn a vocabulary from
-OF_THE_DATA = {"vocab", "labels", "patch"}  # model settings that follow from the data
+OF_THE_DATA = {"vocab", "source_vocab", "labels", "patch"}  # model settings that follow from the data
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,17 @@ class Prepared:
     source: Corpus | Examples
     asked: Settings
     tokenizer: Tokenizer | None
+    source_tokenizer: Tokenizer | None  # of a translator with a vocabulary for each side
+
+
+@dataclass(frozen=True)
+class Found:
+    """The tokenizer of a run, or both of a translator; with the settings and the reason."""
+
+    tokenizer: Tokenizer | None
+    settings: Settings
+    why: str
+    source_tokenizer: Tokenizer | None = None
 
 
 def prepare(asked: Settings, base: Run | None, device: torch.device, display: Display) -> Prepared:
@@ -45,20 +58,28 @@ def prepare(asked: Settings, base: Run | None, device: torch.device, display: Di
     if base is not None:  # a run that starts from another one has its shape
         asked = merge({"model": base.config.model.model_dump(exclude=OF_THE_DATA)}, asked)
     family = {k: v for k, v in asked.get("model", {}).items() if k == "family"}
-    data = build({"task": asked["task"], "data": asked["data"], "model": family}).data
+    wish = {k: v for k, v in asked.get("tokenizer", {}).items() if k in ("sides", "file")}
+    data = build({"task": asked["task"], "data": asked["data"], "model": family, "tokenizer": wish}).data
     source = kind.open(data)
     for warning in source.warnings:
         display.note(f"Warning: {warning}")
     asked = merge(asked, {"data": _places(source, data.target)})
-    tokenizer, settings, why = find_tokenizer(kind, source, asked, base, device, display)
-    asked = merge(asked, {"tokenizer": settings})
+    found = find_tokenizer(kind, source, asked, base, device, display)
+    asked = merge(asked, {"tokenizer": found.settings})
     with display.reading(text_size(source)) as advance:
-        task = kind(source, tokenizer, data, advance, lambda text: display.note(f"Warning: {text}."))
+        task = kind(
+            source,
+            found.tokenizer,
+            data,
+            advance,
+            lambda text: display.note(f"Warning: {text}."),
+            found.source_tokenizer,
+        )
     task.settings()  # what the data cannot serve is said before anything else about it
-    display.note(f"Data: {task.describe()}{'; ' if why else ''}{why}.")
+    display.note(f"Data: {task.describe()}{'; ' if found.why else ''}{found.why}.")
     for line in task.report():
         display.note(line)
-    return Prepared(task, source, asked, tokenizer)
+    return Prepared(task, source, asked, found.tokenizer, found.source_tokenizer)
 
 
 def _places(source: Corpus | Examples, target: str | None) -> Settings:
@@ -77,20 +98,27 @@ def _places(source: Corpus | Examples, target: str | None) -> Settings:
 
 def find_tokenizer(
     kind: type[Task], source: Any, asked: Settings, base: Run | None, device: torch.device, display: Display
-) -> tuple[Tokenizer | None, Settings, str]:
-    """The tokenizer of a run: another's, a file's, or a new one; with its settings and the reason."""
+) -> Found:
+    """The tokenizer of a run: another's, a file's, or a new one."""
     wish: Settings = asked.get("tokenizer", {})
     sample = list(kind.texts(source, limit=1_000_000))
     if not sample:  # images need none
-        return None, wish, ""
+        return Found(None, wish, "")
     if base is not None:
         if wish:
             raise UsageError("a run that starts from another one has its tokenizer: leave tokenizer.… out")
-        return base.tokenizer, base.config.tokenizer.model_dump(), f"the tokenizer of {base.path}"
+        own = base.source_tokenizer if base.has_own_source else None
+        if own and not issubclass(kind, TranslateTask):
+            raise UsageError(
+                f"{base.path} has a vocabulary for each side (tokenizer.sides separate), and {kind.name} has "
+                "one: start from another run"
+            )
+        settings = base.config.tokenizer.model_dump()
+        return Found(base.tokenizer, settings, f"the tokenizer of {base.path}", own)
     if wish.get("file"):
         tokenizer = load_tokenizer(wish["file"])
         settings = {**wish, "kind": tokenizer.kind, "vocab": len(tokenizer)}
-        return tokenizer, settings, f"the tokenizer of {wish['file']}"
+        return Found(tokenizer, settings, f"the tokenizer of {wish['file']}")
     size = text_size(source) or sum(len(t) for t in sample)
     if size > 10_000_000:
         display.note(f"Learning the vocabulary from {min(TOKENIZER_SAMPLE, size):,} bytes …")
@@ -108,25 +136,34 @@ def find_tokenizer(
         kind=form,
         sequence=kind.sequence_length(sample),
     )
-    settings = build({"tokenizer": {**automatic, **wish}}).tokenizer
-    tokenizer = train_tokenizer(
-        settings.kind,
-        kind.texts(source, limit=TOKENIZER_SAMPLE),
-        settings.vocab,
-        settings.pattern,
-        kind.specials,
-        normalization=settings.normalization,
-    )
+    settings = build({"task": kind.name, "tokenizer": {**automatic, **wish}}).tokenizer
+
+    def learn(texts: Iterable[str]) -> Tokenizer:
+        return train_tokenizer(
+            settings.kind,
+            texts,
+            settings.vocab,
+            settings.pattern,
+            kind.specials,
+            normalization=settings.normalization,
+        )
+
+    if settings.sides == "separate":
+        assert issubclass(kind, TranslateTask)
+        own, tokenizer = (learn(kind.side_texts(source, side)) for side in (0, 1))
+        why = f"{settings.kind} with {len(own)} entries for the source and {len(tokenizer)} for the target"
+        return Found(tokenizer, settings.model_dump(), why, own)
+    tokenizer = learn(kind.texts(source, limit=TOKENIZER_SAMPLE))
     why = "" if wish else why
-    return tokenizer, settings.model_dump(), why or f"{settings.kind} with {len(tokenizer)} entries"
+    return Found(tokenizer, settings.model_dump(), why or f"{settings.kind} with {len(tokenizer)} entries")
 
 
-def refuse_other_tokenizer(folder: Path, tokenizer: Tokenizer | None, begun_with: str | None) -> None:
+def refuse_other_tokenizer(file: Path, tokenizer: Tokenizer | None, begun_with: str | None) -> None:
     """Ids of another tokenizer mean other text to the same weights."""
     fingerprint = tokenizer_fingerprint(tokenizer) if tokenizer else None
     if begun_with and fingerprint and fingerprint != begun_with:
         raise RunError(
-            f"{folder / 'tokenizer.json'} is not the tokenizer the run was begun with: its fingerprint is "
+            f"{file} is not the tokenizer the run was begun with: its fingerprint is "
             f"{fingerprint[:12]}…, then it was {begun_with[:12]}…. Restore the file, or start a new run."
         )
 

@@ -20,7 +20,13 @@ from glassformer.data.sources import Corpus
 from glassformer.models.model import parameter_count
 from glassformer.models.operations import operations_per_token
 from glassformer.runs.asked import default_name, gather_asked
-from glassformer.runs.begin import holds_something, refuse_existing, write_beginning
+from glassformer.runs.begin import (
+    SOURCE_TOKENIZER,
+    TOKENIZER,
+    holds_something,
+    refuse_existing,
+    write_beginning,
+)
 from glassformer.runs.machine import this_machine
 from glassformer.runs.prepare import prepare, refuse_other_tokenizer
 from glassformer.runs.processes import as_arguments, check_division, processes_to_start
@@ -152,7 +158,8 @@ def _begin(
             "given": flatten(asked),
         }
         spooled = Path(config.data.source) if asked["data"]["source"] == "-" else None
-        write_beginning(folder, config, record, prepared.tokenizer, spooled=spooled)
+        own = prepared.source_tokenizer
+        write_beginning(folder, config, record, prepared.tokenizer, spooled=spooled, source_tokenizer=own)
         world.publish("begun", "new")
         broadcast_path(world, "checkpoint", None)
         return _fit(folder, config, model, task, display, device, world)
@@ -260,10 +267,13 @@ def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     """What a run directory holds, trained on; of several processes all but the first come here at once."""
     source = _same_data(folder, config)
     begun = Run(folder, device="cpu")
-    recorded, kind = begun.data, find_task(config.task)
-    tokenizer = None if config.model.patch and not (folder / "tokenizer.json").is_file() else begun.tokenizer
-    refuse_other_tokenizer(folder, tokenizer, recorded.get("tokenizer_fingerprint"))
-    task = kind(source, tokenizer, config.data, say=lambda text: display.note(f"Warning: {text}."))
+    recorded = begun.data
+    tokenizer = None if config.model.patch else begun.tokenizer
+    refuse_other_tokenizer(folder / TOKENIZER, tokenizer, recorded.get("tokenizer_fingerprint"))
+    if begun.has_own_source:
+        fingerprint = recorded.get("source_tokenizer_fingerprint")
+        refuse_other_tokenizer(folder / SOURCE_TOKENIZER, begun.source_tokenizer, fingerprint)
+    task = begun.bind_task(source, config.data, lambda text: display.note(f"Warning: {text}."))
     checkpoint = None
     if world.is_main:
         checkpoint = latest_checkpoint(folder / "checkpoints", lambda t: display.note(f"Warning: {t}."))
