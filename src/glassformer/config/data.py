@@ -32,6 +32,11 @@ class DataConfig(Section):
     target: str | None = Field(
         default=None, description="the other language of a parallel text, line by line"
     )
+    vectors: str | None = Field(
+        default=None,
+        description="word vectors for the embedding, for `tokenizer.kind=word`: GloVe or word2vec as text, "
+        "`.txt` or `.vec`, also `.gz`; fixed unless `model.embedding=learned`",
+    )
     labels: list[str] = Field(default=[], description="names of the labels; empty: those found in the data")
 
 

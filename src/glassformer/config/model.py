@@ -76,6 +76,10 @@ class ModelConfig(Section):
         default=False,
         description="one matrix for embedding and unembedding (with a joint vocabulary both embeddings)",
     )
+    embedding: Literal["learned", "fixed"] = Field(
+        default="learned",
+        description="of what is read: `fixed` stays as drawn, or as `data.vectors` has it",
+    )
     bias: bool = Field(default=False, description="biases in matrices and norms")
     dropout: float = Field(default=0.0, ge=0, lt=1, description="share of activations dropped in training")
     attention_dropout: float | None = Field(
@@ -162,6 +166,13 @@ class ModelConfig(Section):
                 raise ValueError(f"model.{name}: model.family {self.family} has no place for it")
         if self.patch and self.word_dropout:
             raise ValueError("model.word_dropout leaves out words; images have none")
+        if self.patch and self.embedding == "fixed":
+            raise ValueError("model.embedding fixed holds the vectors of words still; images have none")
+        if self.tied and self.embedding == "fixed":
+            raise ValueError(
+                "model.embedding fixed and model.tied: one matrix would be held still and be what the scores "
+                "are learned by. Leave model.tied out, or set model.embedding=learned"
+            )
 
     def dropout_of(self, kind: Literal["attention", "residual", "embedding"]) -> float:
         """The dropout of one kind: its own, or that of all."""

@@ -13,6 +13,7 @@
     mixtures.py      several corpora at once, each with a weight
     examples.py      Examples: inputs with the answers to learn;  tables.py reads the user's own
     text_files.py    which files there are, whether they hold text, their digests
+    vectors.py       word vectors out of a text file
     packed.py        files as streams of bytes, .gz and .zst unpacked on the way
 
     shards.py        a tokenized corpus as memory-mapped files

@@ -72,7 +72,7 @@ class EncoderDecoder(EncoderDecoderModel):
 
     def __init__(self, config: ModelConfig):
         source = make_embedding(config, config.source_vocab)
-        target = source if config.tied and not config.source_vocab else make_embedding(config)
+        target = source if config.tied and not config.source_vocab else make_embedding(config, read=False)
         encoder = make_reader(config, source, config.encoder_layers)
         super().__init__(encoder, make_writer(config, target), config)
 
@@ -153,14 +153,14 @@ def make_recurrence(
     return RecurrentStack(config, embedding, layers, directions, attention)
 
 
-def make_embedding(config: ModelConfig, entries: int = 0) -> nn.Embedding:
-    """A vector for each of so many entries; 0: the model's vocabulary."""
+def make_embedding(config: ModelConfig, entries: int = 0, read: bool = True) -> nn.Embedding:
+    """A vector for each of so many entries (0: the vocabulary); `read`: not of what the model writes."""
     entries = entries or config.vocab
     if not config.vocab:
         raise UsageError("model.vocab is 0: a model needs to know how many entries its vocabulary has")
-    if config.word_dropout:
-        return WordDropout(entries, config.width, config.word_dropout)
-    return nn.Embedding(entries, config.width)
+    share = config.word_dropout
+    embedding = WordDropout(entries, config.width, share) if share else nn.Embedding(entries, config.width)
+    return embedding.requires_grad_(not (read and config.embedding == "fixed"))
 
 
 # Parts of a block

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from glassformer.config.data import DataConfig
+from glassformer.config.model import RECURRENT
 from glassformer.config.recipes import merge
 from glassformer.config.schema import build
 from glassformer.config.section import Settings
@@ -16,8 +18,10 @@ from glassformer.data.examples import Examples
 from glassformer.data.mixtures import Mix
 from glassformer.data.shards import tokenizer_fingerprint
 from glassformer.data.sources import Corpus
+from glassformer.data.vectors import WordVectors
 from glassformer.runs.autosize import choose_tokenizer
 from glassformer.runs.run import Run
+from glassformer.runs.vectors import find_vectors, refuse_other_kinds, with_vectors
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.task import Task
 from glassformer.tasks.translator import TranslateTask
@@ -38,6 +42,7 @@ class Prepared:
     asked: Settings
     tokenizer: Tokenizer | None
     source_tokenizer: Tokenizer | None  # of a translator with a vocabulary for each side
+    vectors: WordVectors | None  # that the embedding begins as
 
 
 @dataclass(frozen=True)
@@ -56,14 +61,21 @@ def prepare(asked: Settings, base: Run | None, device: torch.device, display: Di
     if hint := kind.hint(asked["data"]["source"]):
         display.note(f"Note: {hint}")
     if base is not None:  # a run that starts from another one has its shape
-        asked = merge({"model": base.config.model.model_dump(exclude=OF_THE_DATA)}, asked)
+        shape = base.config.model.model_dump(exclude=OF_THE_DATA)
+        if base.config.task == "language" and base.config.model.family in RECURRENT:
+            shape["directions"] = 1  # as it has read, whatever its setting says
+        asked = merge({"model": shape}, asked)
     family = {k: v for k, v in asked.get("model", {}).items() if k == "family"}
+    if asked["data"].get("vectors"):
+        refuse_other_kinds(asked.get("tokenizer", {}).get("kind"))
+        if base is not None:
+            raise UsageError("a run that starts from another one has its embedding: leave data.vectors out")
     wish = {k: v for k, v in asked.get("tokenizer", {}).items() if k in ("sides", "file")}
     data = build({"task": asked["task"], "data": asked["data"], "model": family, "tokenizer": wish}).data
     source = kind.open(data)
     for warning in source.warnings:
         display.note(f"Warning: {warning}")
-    asked = merge(asked, {"data": _places(source, data.target)})
+    asked = merge(asked, {"data": _places(source, data)})
     found = find_tokenizer(kind, source, asked, base, device, display)
     asked = merge(asked, {"tokenizer": found.settings})
     with display.reading(text_size(source)) as advance:
@@ -79,10 +91,16 @@ def prepare(asked: Settings, base: Run | None, device: torch.device, display: Di
     display.note(f"Data: {task.describe()}{'; ' if found.why else ''}{found.why}.")
     for line in task.report():
         display.note(line)
-    return Prepared(task, source, asked, found.tokenizer, found.source_tokenizer)
+    vectors = None
+    if data.vectors is not None:
+        vectors = find_vectors(data.vectors, found.source_tokenizer or found.tokenizer)
+        asked = with_vectors(asked, vectors)
+        held = "fixed" if asked["model"]["embedding"] == "fixed" else "learned on from there"
+        display.note(f"Vectors: {vectors.describe()}; random ones for the rest; {held}.")
+    return Prepared(task, source, asked, found.tokenizer, found.source_tokenizer, vectors)
 
 
-def _places(source: Corpus | Examples, target: str | None) -> Settings:
+def _places(source: Corpus | Examples, data: DataConfig) -> Settings:
     """Where the data is and how it was divided, so that it is found again from any folder, and the same."""
     places: Settings = {}
     if isinstance(source, Corpus):
@@ -91,8 +109,9 @@ def _places(source: Corpus | Examples, target: str | None) -> Settings:
         places["source"] = str(source.path)
     if isinstance(source, Mix):
         places["mix"] = source.settings()
-    if target is not None:
-        places["target"] = str(whole_path(target))
+    for name in ("target", "vectors"):
+        if (file := getattr(data, name)) is not None:
+            places[name] = str(whole_path(file))
     return places
 
 
@@ -123,7 +142,7 @@ def find_tokenizer(
     if size > 10_000_000:
         display.note(f"Learning the vocabulary from {min(TOKENIZER_SAMPLE, size):,} bytes …")
     of_bpe = {"pattern", "normalization"} & wish.keys()
-    form = wish.get("kind") or ("bpe" if of_bpe else None)
+    form = wish.get("kind") or ("bpe" if of_bpe else "word" if asked["data"].get("vectors") else None)
     if form not in (None, "bpe") and of_bpe:
         raise UsageError(
             f"tokenizer.pattern and tokenizer.normalization are for tokenizer.kind bpe, not {form}"

@@ -32,6 +32,7 @@ from glassformer.runs.prepare import prepare, refuse_other_tokenizer
 from glassformer.runs.processes import as_arguments, check_division, processes_to_start
 from glassformer.runs.resolve import resolve
 from glassformer.runs.run import Run, own_data
+from glassformer.runs.vectors import find_vectors, place_vectors, refuse_other_vectors
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.task import Task
 from glassformer.training.checkpoint.run_seal import seal_results, unseal_results
@@ -147,6 +148,9 @@ def _begin(
         display.note(reason)
     config = resolved.config
     model = _make_model(config, device, base, world, display)
+    vectors = prepared.vectors
+    if vectors is not None:
+        place_vectors(model, vectors, config.training.seed)
 
     with locked(make_folder(folder)):
         record = {
@@ -155,6 +159,7 @@ def _begin(
             "text_fingerprint": prepared.source.fingerprint,
             **task.facts(),
             "init": str(base.path.resolve()) if base else None,
+            **({"vectors": vectors.facts()} if vectors else {}),
             "given": flatten(asked),
         }
         spooled = Path(config.data.source) if asked["data"]["source"] == "-" else None
@@ -283,6 +288,10 @@ def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     base = Run(recorded["init"]) if recorded.get("init") and checkpoint is None else None
     device = choose_device(config.training.device, world.local)
     model = _make_model(config, device, base, world)
+    if config.data.vectors is not None and checkpoint is None:
+        vectors = find_vectors(config.data.vectors, begun.source_tokenizer)
+        refuse_other_vectors(vectors, recorded.get("vectors", {}).get("fingerprint"))
+        place_vectors(model, vectors, config.training.seed)
     return _fit(folder, config, model, task, display, device, world, checkpoint)
 
 
