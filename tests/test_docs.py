@@ -42,6 +42,8 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
     (tmp_path / "reviews.tsv").write_text("\n".join(reviews))
     for side in ("en", "de"):
         (tmp_path / f"book.{side}").write_text("\n".join(f"line {i} in {side}" for i in range(200)))
+    vectors = [f"{word} {' '.join([str(i)] * 32)}" for i, word in enumerate(("good", "bad", "film"))]
+    (tmp_path / "vectors.txt").write_text("\n".join(vectors))
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "one.txt").write_text("Another text of mine.\n" * 400)
     (tmp_path / "marks.yaml").write_text("".join(blocks(ROOT / "docs" / "looking-inside.md", "yaml")))

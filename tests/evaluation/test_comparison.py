@@ -117,6 +117,9 @@ def test_the_cells_of_a_line() -> None:
     cells = columns(lines([translator])[0])
     assert cells["BLEU"] == "41.24" and cells["exact match"] == "0.2500"
     assert "perplexity" not in cells and "window / stride" not in cells
+    measured = {"bleu": 41.2, "tokens": 140, "n": 10, "unknown_share": 0.0123}
+    cells = columns(lines([row("t", numbers=measured, score=("BLEU", 41.2, True))])[0])
+    assert cells["tokens/sentence"] == "14.0" and cells["unknown"] == "1.23%"
     assert columns(lines([row("w", lossless=False)])[0])["bits per byte"] == "1.0000 (<unk>)"
 
 

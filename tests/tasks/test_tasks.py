@@ -122,6 +122,32 @@ def test_a_classifier_starts_from_a_masked_model(data: dict[str, Path], tmp_path
         train("classify", data, tmp_path / "no", init=tmp_path / "base", settings={"model.width": 32})
 
 
+ENCODERS = [(t, f) for t in ("language", "masked") for f in ("transformer", "rnn", "gru", "lstm")]
+
+
+@pytest.mark.parametrize(("task", "family"), ENCODERS)
+def test_a_classifier_stands_on_frozen_encodings_of_any_family(
+    task: str, family: str, data: dict[str, Path], tmp_path: Path
+) -> None:
+    settings = {"model.family": family, "tokenizer.kind": "byte", "model.context": 64}
+    base = train(task, data, tmp_path / "base", settings=settings)
+    run = train(
+        "classify", data, tmp_path / "frozen", init=base.path, settings={"training.freeze": ["stack"]}
+    )
+    begun, kept = (load_file(r.path / "model.safetensors") for r in (base, run))
+    body = {name for name in begun if name.startswith("stack.")}
+    assert body == {name for name in kept if name.startswith("stack.")}
+    assert all(torch.equal(kept[name], begun[name]) for name in body)
+    assert run.result["frozen"] == sum(kept[name].numel() for name in body)
+    assert gf.load(run.path).classify(["a good film"])
+
+
+def test_a_window_gives_no_encodings_of_a_whole(data: dict[str, Path], tmp_path: Path) -> None:
+    base = train("language", data, tmp_path / "w", settings={"model.family": "window"})
+    with pytest.raises(UsageError, match=r"window cannot do the task classify; these can: transformer"):
+        train("classify", data, tmp_path / "c", init=base.path)
+
+
 def test_pairs_of_sentences_are_scored_for_base_and_tuned(data: dict[str, Path], tmp_path: Path) -> None:
     base = train("language", data, tmp_path / "base", settings={"tokenizer.kind": "byte"})
     tuned = train("language", data, tmp_path / "tuned", init=tmp_path / "base")

@@ -32,6 +32,11 @@ class DataConfig(Section):
     target: str | None = Field(
         default=None, description="the other language of a parallel text, line by line"
     )
+    vectors: str | None = Field(
+        default=None,
+        description="word vectors for the embedding, for `tokenizer.kind=word`: GloVe or word2vec as text, "
+        "`.txt` or `.vec`, also `.gz`; fixed unless `model.embedding=learned`",
+    )
     labels: list[str] = Field(default=[], description="names of the labels; empty: those found in the data")
     image_size: int = Field(
         default=0,
@@ -64,6 +69,10 @@ class TokenizerConfig(Section):
     vocab: int = Field(
         default=4096, ge=2, description="most entries to learn (bpe, word, char; shortlist of pairs)"
     )
+    sides: Literal["joint", "separate"] = Field(
+        default="joint",
+        description="of translation: one vocabulary for both languages, or for each one of its own",
+    )
     pattern: str = Field(
         default="gpt4",
         description="how BPE cuts text first: gpt2, gpt4, llama3, cl100k, o200k, whitespace, none, "
@@ -74,3 +83,11 @@ class TokenizerConfig(Section):
         description="a normal form of Unicode for all text; `none` loses nothing",
     )
     file: str | None = Field(default=None, description="use this tokenizer.json instead of learning one")
+
+    @model_validator(mode="after")
+    def _one_file(self) -> Self:
+        if self.file and self.sides == "separate":
+            raise ValueError(
+                "tokenizer.file is one tokenizer, tokenizer.sides separate learns two: leave one of them out"
+            )
+        return self

@@ -26,6 +26,9 @@ class ModelConfig(Section):
     width: int = Field(default=128, ge=1, description="width of the residual stream")
     context: int = Field(default=128, ge=2, description="tokens seen at once")
     vocab: int = Field(default=0, ge=0, description="vocabulary; 0: the tokenizer's")
+    source_vocab: int = Field(
+        default=0, ge=0, description="of a translator, what it reads; 0: `vocab`, one for both sides"
+    )
     labels: int = Field(default=0, ge=0, description="labels to tell apart; 0: those of the data")
     patch: int = Field(default=0, ge=0, description="numbers in a patch of an image; 0: the data's, or text")
     encoder_layers: int = Field(default=0, ge=0, description="blocks of a translator's encoder; 0: `layers`")
@@ -69,7 +72,14 @@ class ModelConfig(Section):
         description="sliding window: positions a query can see back to; of a window model its tokens, then 8",
     )
     residual: bool = Field(default=True, description="residual connections; off to see what they are for")
-    tied: bool = Field(default=False, description="one matrix for embedding and unembedding")
+    tied: bool = Field(
+        default=False,
+        description="one matrix for embedding and unembedding (with a joint vocabulary both embeddings)",
+    )
+    embedding: Literal["learned", "fixed"] = Field(
+        default="learned",
+        description="of what is read: `fixed` stays as drawn, or as `data.vectors` has it",
+    )
     bias: bool = Field(default=False, description="biases in matrices and norms")
     dropout: float = Field(default=0.0, ge=0, lt=1, description="share of activations dropped in training")
     attention_dropout: float | None = Field(
@@ -156,6 +166,13 @@ class ModelConfig(Section):
                 raise ValueError(f"model.{name}: model.family {self.family} has no place for it")
         if self.patch and self.word_dropout:
             raise ValueError("model.word_dropout leaves out words; images have none")
+        if self.patch and self.embedding == "fixed":
+            raise ValueError("model.embedding fixed holds the vectors of words still; images have none")
+        if self.tied and self.embedding == "fixed":
+            raise ValueError(
+                "model.embedding fixed and model.tied: one matrix would be held still and be what the scores "
+                "are learned by. Leave model.tied out, or set model.embedding=learned"
+            )
 
     def dropout_of(self, kind: Literal["attention", "residual", "embedding"]) -> float:
         """The dropout of one kind: its own, or that of all."""

@@ -25,7 +25,8 @@ MAY_CHANGE = {
 }
 
 SEALED_VERSION = 2  # of a run directory, from which on it must have a seal
-PLACES = {"data.source", "data.target"}  # text may be moved; that it is the same text is checked by itself
+# May be moved; that it is the same text, and the same vectors where they are needed, is checked by itself.
+PLACES = {"data.source", "data.target", "data.vectors"}
 
 
 def sealed_settings(config: Config) -> Settings:
@@ -74,7 +75,7 @@ def continued_config(folder: Path, settings: Settings) -> Config:
     config = load_config(folder / "config.yaml")
     before = flatten(config.model_dump())
     asked = flatten(settings)
-    for place in ("data.source", "data.target"):
+    for place in PLACES:
         if _same_source(asked.get(place), before[place]):
             asked.pop(place, None)
     if asked.get("data.mix"):

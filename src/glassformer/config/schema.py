@@ -51,6 +51,10 @@ class Config(Section):
             raise ValueError(
                 f"model.attention_dropout: model.family {model.family} has attention in a translator alone"
             )
+        if self.task != "translate" and self.tokenizer.sides == "separate":
+            raise ValueError(f"tokenizer.sides separate: for translate, which has two, not for {self.task}")
+        if self.task != "translate" and model.source_vocab:
+            raise ValueError(f"model.source_vocab: of translators; the task {self.task} has one vocabulary")
         if self.task not in TEXT_TASKS and (self.data.mix or self.data.dedup):
             raise ValueError(f"data.mix and data.dedup: for language and masked, not for {self.task}")
         if self.task != "classify" and (self.data.image_size or self.data.patch_size or self.data.channels):

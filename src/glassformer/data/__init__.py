@@ -14,6 +14,7 @@
     examples.py      Examples: inputs with the answers to learn;  tables.py reads the user's own
     image_folders.py  the same for images, a folder for each label;  images.py opens one;  patches.py cuts it
     text_files.py    which files there are, whether they hold text, their digests
+    vectors.py       word vectors out of a text file
     packed.py        files as streams of bytes, .gz and .zst unpacked on the way
 
     shards.py        a tokenized corpus as memory-mapped files

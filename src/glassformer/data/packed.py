@@ -16,7 +16,7 @@ from glassformer.core.errors import DataError, UsageError
 
 PIECE = 1 << 20  # bytes read at a time
 PACKED_SUFFIXES = (".gz", ".zst")
-INNER_SUFFIXES = (".txt", ".json", ".jsonl", ".ndjson")  # what may be packed
+INNER_SUFFIXES = (".txt", ".json", ".jsonl", ".ndjson", ".vec")  # what may be packed
 MAX_RATIO = 500  # times its own size that a file may unpack to
 RATIO_FLOOR = 1 << 26  # bytes of unpacked text that are harmless whatever the ratio
 BLOCK = 1 << 18  # bytes unpacked ahead

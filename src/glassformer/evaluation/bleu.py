@@ -46,6 +46,11 @@ class Translation(Result):
             *rows,
             ("loss", f"{self.loss:.4f} nats per token, perplexity {self.perplexity:.3f}"),
             ("tokens", f"{self.tokens:,} of the targets"),
+            *(
+                [("unknown", f"{self.unknown_share:.2%} of the tokens, both sides")]
+                if self.unknown_share
+                else []
+            ),
         ]
 
 

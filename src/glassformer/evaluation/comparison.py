@@ -36,7 +36,7 @@ class Row:
     curve_name: str = "loss"  # what the curve's score is: BLEU is not measured along the way
     data: str = ""
     window: str = ""  # and stride, of a language model's evaluation
-    lossless: bool = True  # False: unknown words cost nothing, so bits per byte say less
+    lossless: bool = True  # False: unknown words cost nothing, so the score says less
 
 
 @dataclass
@@ -92,6 +92,11 @@ def columns(line: Line) -> dict[str, str]:
         cells["perplexity"] = _spread(*line.mean(lambda r: r.numbers["perplexity"]), digits=2)
     if all("exact_match" in r.numbers for r in line.rows):
         cells["exact match"] = _spread(*line.mean(lambda r: r.numbers["exact_match"]), digits=4)
+    if all("bleu" in r.numbers for r in line.rows):  # what a tokenizer does to translation
+        length = line.mean(lambda r: r.numbers["tokens"] / r.numbers["n"])[0]
+        cells["tokens/sentence"] = f"{length:.1f}"
+        unknown = line.mean(lambda r: r.numbers.get("unknown_share", 0.0))[0]
+        cells["unknown"] = f"{unknown:.2%}"
     cells["tokens/s"] = f"{line.mean(lambda r: r.tokens_per_second)[0]:,.0f}"
     cells["seconds"] = _spread(*line.mean(lambda r: r.seconds), digits=1)
     if first.window:

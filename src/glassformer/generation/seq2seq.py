@@ -18,11 +18,16 @@ def translate_ids(
     sources: Sequence[np.ndarray],
     eot_id: int,
     *,
+    source_eot_id: int | None = None,
     beams: int = 4,
     length_penalty: float = 0.6,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[list[Hypothesis]]:
-    """For each source (ids without marks) its translations, best first."""
+    """For each source (ids without marks) its translations, best first.
+
+    `source_eot_id` is the mark that ends a source, where it has a vocabulary of its own.
+    """
+    mark = eot_id if source_eot_id is None else source_eot_id
     device = next(model.parameters()).device
     translations: list[list[Hypothesis]] = [[] for _ in sources]
     rows: list[int] = []
@@ -33,7 +38,7 @@ def translate_ids(
         if not full and rank < len(order) - 1:
             continue
         ids, padding_mask = (
-            torch.from_numpy(x).to(device) for x in pad([np.append(sources[r], eot_id) for r in rows])
+            torch.from_numpy(x).to(device) for x in pad([np.append(sources[r], mark) for r in rows])
         )
         room = [2 * len(sources[r]) + 20 for r in rows]  # of each by itself, whatever its company
         room = [n if model.limit is None else min(n, model.limit) for n in room]

@@ -67,11 +67,12 @@ class Encoder(EncoderModel):
 
 
 class EncoderDecoder(EncoderDecoderModel):
-    """With a joint vocabulary both sides can share one embedding; `tied` makes it all three matrices."""
+    """With a joint vocabulary `tied` makes one matrix of both embeddings and the unembedding; where what is
+    read has a vocabulary of its own (`source_vocab`), of the two of the target."""
 
     def __init__(self, config: ModelConfig):
-        source = make_embedding(config)
-        target = source if config.tied else make_embedding(config)
+        source = make_embedding(config, config.source_vocab)
+        target = source if config.tied and not config.source_vocab else make_embedding(config, read=False)
         encoder = make_reader(config, source, config.encoder_layers)
         super().__init__(encoder, make_writer(config, target), config)
 
@@ -152,12 +153,14 @@ def make_recurrence(
     return RecurrentStack(config, embedding, layers, directions, attention)
 
 
-def make_embedding(config: ModelConfig) -> nn.Embedding:
+def make_embedding(config: ModelConfig, entries: int = 0, read: bool = True) -> nn.Embedding:
+    """A vector for each of so many entries (0: the vocabulary); `read`: not of what the model writes."""
+    entries = entries or config.vocab
     if not config.vocab:
         raise UsageError("model.vocab is 0: a model needs to know how many entries its vocabulary has")
-    if config.word_dropout:
-        return WordDropout(config.vocab, config.width, config.word_dropout)
-    return nn.Embedding(config.vocab, config.width)
+    share = config.word_dropout
+    embedding = WordDropout(entries, config.width, share) if share else nn.Embedding(entries, config.width)
+    return embedding.requires_grad_(not (read and config.embedding == "fixed"))
 
 
 # Parts of a block

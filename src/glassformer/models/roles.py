@@ -86,6 +86,13 @@ def shared_body(model: nn.Module) -> tuple[str, ...]:
     return getattr(model, "shared_body", ())
 
 
+def input_embedding(model: nn.Module) -> nn.Embedding:
+    """The vectors of what is read; of a translator, of its source."""
+    embedding = next(_bodies(model)).embedding
+    assert isinstance(embedding, nn.Embedding)
+    return embedding
+
+
 def _bodies(model: nn.Module) -> Iterator[Body]:
     return (module for module in model.modules() if isinstance(module, Body))
 

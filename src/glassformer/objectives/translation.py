@@ -1,6 +1,7 @@
 """Translation: given a source sequence, the target sequence token by token (teacher forcing).
 
-A target begins after the mark and ends with it, so one special token says both "go" and "done".
+A target begins after the mark and ends with it, so one special token says both "go" and "done". A source ends
+with the mark of its own vocabulary, where the sides have one each.
 
 Letters: B batch, S source positions, T target positions, V vocabulary.
 """
@@ -29,12 +30,15 @@ class Translating(Stateless):
         seed: int = 0,
         token_dropout: float = 0.0,
         recut: Recut | None = None,
+        source_eot_id: int | None = None,
     ):
         """Sources and targets are ids without marks; in training a share, `token_dropout`, becomes one.
 
-        `recut` cuts an example anew each time it is seen in training.
+        `recut` cuts an example anew each time it is seen in training; `source_eot_id` is the mark of the
+        sources, unless it is that of the targets.
         """
         self.eot_id, self.seed, self.token_dropout, self.recut = eot_id, seed, token_dropout, recut
+        self.source_eot_id = eot_id if source_eot_id is None else source_eot_id
         self.examples = list(zip(sources, targets, strict=True))
         self.lengths = [len(s) + len(t) + 2 for s, t in self.examples]
         self.buckets = Buckets(self.lengths, batch, seed)
@@ -46,12 +50,10 @@ class Translating(Stateless):
             examples = [self.recut(i, fold_seed(self.seed, first + k)) for k, i in enumerate(rows)]
         batch = self._together(examples)
         if self.token_dropout:
-            for place, name in enumerate(("sources", "inputs")):
+            for place, (name, mark) in enumerate((("sources", self.source_eot_id), ("inputs", self.eot_id))):
                 ids = batch[name].numpy()
                 real = batch["padding_mask"].numpy() if name == "sources" else np.ones_like(ids, bool)
-                hidden = drop_tokens(
-                    ids, real, self.token_dropout, self.eot_id, fold_seed(self.seed, first, place)
-                )
+                hidden = drop_tokens(ids, real, self.token_dropout, mark, fold_seed(self.seed, first, place))
                 batch[name] = torch.from_numpy(hidden)
         return batch
 
@@ -60,7 +62,7 @@ class Translating(Stateless):
 
     def _together(self, examples: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
         """These examples as one batch: padded, with a mask for the sources' padding."""
-        sources, padding_mask = pad([np.append(source, self.eot_id) for source, _ in examples])
+        sources, padding_mask = pad([np.append(source, self.source_eot_id) for source, _ in examples])
         arrays = {
             "sources": sources,
             "padding_mask": padding_mask,

@@ -1,7 +1,8 @@
 """The beginning of a run directory, which can be killed at any moment and begun again.
 
     1. seal.json         what the others will be
-    2. tokenizer.json, data.json, text from standard input, the weights of an imported model
+    2. tokenizer.json (of a translator perhaps source_tokenizer.json), data.json, text from standard
+       input, the weights of an imported model
     3. config.yaml       last: it is what makes the folder a run
 
 A folder that holds a part of this, exactly as the seal has it, and nothing else, is a beginning that was
@@ -23,6 +24,8 @@ from glassformer.data.text_files import is_kept_input, keep_input
 from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.training.checkpoint.run_seal import RunSeal, find_seal, save_run_weights
 from glassformer.training.checkpoint.seal import NAME as SEAL
+
+TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
 
 
 def refuse_existing(folder: Path) -> None:
@@ -66,11 +69,12 @@ def write_beginning(
     tokenizer: Tokenizer | None,
     weights: dict[str, Tensor] | None = None,
     spooled: Path | None = None,
+    source_tokenizer: Tokenizer | None = None,
 ) -> None:
     """Write all that a run begins with; whoever calls holds the folder's lock.
 
     `record` is for data.json; `weights`: of a model that is trained already; `spooled`: text that came
-    through standard input, which is kept with the run.
+    through standard input, which is kept with the run; `source_tokenizer`: of a translator with two.
     """
     refuse_existing(folder)  # it may have been begun since
     remove_temporaries(folder)
@@ -78,7 +82,9 @@ def write_beginning(
         remove(path)
     files = {"data.json": dump_json(record, indent=1).encode()}
     if tokenizer is not None:
-        files["tokenizer.json"] = tokenizer.dumps()
+        files[TOKENIZER] = tokenizer.dumps()
+    if source_tokenizer is not None:
+        files[SOURCE_TOKENIZER] = source_tokenizer.dumps()
     seal = RunSeal(folder, sealed_settings(config))
     seal.seal(files)
     for name, data in files.items():

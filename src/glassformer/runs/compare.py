@@ -106,7 +106,8 @@ def _row(run: Run, name: str) -> Row:
         curve_name=score["name"] if key != "loss" else "loss",
         data=run.data.get("source", run.config.data.source),
         window=f"{window:,} / {result['valid']['stride']:,}" if window else "",
-        lossless=not result.get("unknown_share"),
+        # BLEU is of texts: an unknown word in one is a wrong word, and costs what it should.
+        lossless=not result.get("unknown_share") or score["name"] == "BLEU",
     )
 
 

@@ -1,11 +1,14 @@
 """Before training: the data that is named, its tokenizer, and the task that binds the two."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from glassformer.config.data import DataConfig
+from glassformer.config.model import RECURRENT
 from glassformer.config.recipes import merge
 from glassformer.config.schema import build
 from glassformer.config.section import Settings
@@ -15,17 +18,20 @@ from glassformer.data.examples import Examples
 from glassformer.data.mixtures import Mix
 from glassformer.data.shards import tokenizer_fingerprint
 from glassformer.data.sources import Corpus
+from glassformer.data.vectors import WordVectors
 from glassformer.runs.autosize import choose_tokenizer
 from glassformer.runs.run import Run
+from glassformer.runs.vectors import find_vectors, refuse_other_kinds, with_vectors
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.task import Task
+from glassformer.tasks.translator import TranslateTask
 from glassformer.tokenizers.load import load_tokenizer, train_tokenizer
 from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.training.display import Display
 
 TOKENIZER_SAMPLE = 256_000_000  # bytes of text that are enough to learn a vocabulary from
 OF_IMAGES = {"image_size", "patch_size", "channels"}
-OF_THE_DATA = {"vocab", "labels", "patch"}  # model settings that follow from the data
+OF_THE_DATA = {"vocab", "source_vocab", "labels", "patch"}  # model settings that follow from the data
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,18 @@ class Prepared:
     source: Corpus | Examples
     asked: Settings
     tokenizer: Tokenizer | None
+    source_tokenizer: Tokenizer | None  # of a translator with a vocabulary for each side
+    vectors: WordVectors | None  # that the embedding begins as
+
+
+@dataclass(frozen=True)
+class Found:
+    """The tokenizer of a run, or both of a translator; with the settings and the reason."""
+
+    tokenizer: Tokenizer | None
+    settings: Settings
+    why: str
+    source_tokenizer: Tokenizer | None = None
 
 
 def prepare(asked: Settings, base: Run | None, device: torch.device, display: Display) -> Prepared:
@@ -47,25 +65,45 @@ def prepare(asked: Settings, base: Run | None, device: torch.device, display: Di
         shape: Settings = {"model": base.config.model.model_dump(exclude=OF_THE_DATA)}
         if base.config.model.patch:
             shape["data"] = base.config.data.model_dump(include=OF_IMAGES)
+        if base.config.task == "language" and base.config.model.family in RECURRENT:
+            shape["model"]["directions"] = 1  # as it has read, whatever its setting says
         asked = merge(shape, asked)
     family = {k: v for k, v in asked.get("model", {}).items() if k == "family"}
-    data = build({"task": asked["task"], "data": asked["data"], "model": family}).data
+    if asked["data"].get("vectors"):
+        refuse_other_kinds(asked.get("tokenizer", {}).get("kind"))
+        if base is not None:
+            raise UsageError("a run that starts from another one has its embedding: leave data.vectors out")
+    wish = {k: v for k, v in asked.get("tokenizer", {}).items() if k in ("sides", "file")}
+    data = build({"task": asked["task"], "data": asked["data"], "model": family, "tokenizer": wish}).data
     source = kind.open(data)
     for warning in source.warnings:
         display.note(f"Warning: {warning}")
-    asked = merge(asked, {"data": _places(source, data.target)})
-    tokenizer, settings, why = find_tokenizer(kind, source, asked, base, device, display)
-    asked = merge(asked, {"tokenizer": settings})
+    asked = merge(asked, {"data": _places(source, data)})
+    found = find_tokenizer(kind, source, asked, base, device, display)
+    asked = merge(asked, {"tokenizer": found.settings})
     with display.reading(text_size(source)) as advance:
-        task = kind(source, tokenizer, data, advance, lambda text: display.note(f"Warning: {text}."))
+        task = kind(
+            source,
+            found.tokenizer,
+            data,
+            advance,
+            lambda text: display.note(f"Warning: {text}."),
+            found.source_tokenizer,
+        )
     task.settings()  # what the data cannot serve is said before anything else about it
-    display.note(f"Data: {task.describe()}{'; ' if why else ''}{why}.")
+    display.note(f"Data: {task.describe()}{'; ' if found.why else ''}{found.why}.")
     for line in task.report():
         display.note(line)
-    return Prepared(task, source, asked, tokenizer)
+    vectors = None
+    if data.vectors is not None:
+        vectors = find_vectors(data.vectors, found.source_tokenizer or found.tokenizer)
+        asked = with_vectors(asked, vectors)
+        held = "fixed" if asked["model"]["embedding"] == "fixed" else "learned on from there"
+        display.note(f"Vectors: {vectors.describe()}; random ones for the rest; {held}.")
+    return Prepared(task, source, asked, found.tokenizer, found.source_tokenizer, vectors)
 
 
-def _places(source: Corpus | Examples, target: str | None) -> Settings:
+def _places(source: Corpus | Examples, data: DataConfig) -> Settings:
     """Where the data is and how it was divided, so that it is found again from any folder, and the same."""
     places: Settings = {}
     if isinstance(source, Corpus):
@@ -74,32 +112,40 @@ def _places(source: Corpus | Examples, target: str | None) -> Settings:
         places["source"] = str(source.path)
     if isinstance(source, Mix):
         places["mix"] = source.settings()
-    if target is not None:
-        places["target"] = str(whole_path(target))
+    for name in ("target", "vectors"):
+        if (file := getattr(data, name)) is not None:
+            places[name] = str(whole_path(file))
     return places
 
 
 def find_tokenizer(
     kind: type[Task], source: Any, asked: Settings, base: Run | None, device: torch.device, display: Display
-) -> tuple[Tokenizer | None, Settings, str]:
-    """The tokenizer of a run: another's, a file's, or a new one; with its settings and the reason."""
+) -> Found:
+    """The tokenizer of a run: another's, a file's, or a new one."""
     wish: Settings = asked.get("tokenizer", {})
     sample = list(kind.texts(source, limit=1_000_000))
     if not sample:  # images need none
-        return None, wish, ""
+        return Found(None, wish, "")
     if base is not None:
         if wish:
             raise UsageError("a run that starts from another one has its tokenizer: leave tokenizer.… out")
-        return base.tokenizer, base.config.tokenizer.model_dump(), f"the tokenizer of {base.path}"
+        own = base.source_tokenizer if base.has_own_source else None
+        if own is not None and not issubclass(kind, TranslateTask):
+            raise UsageError(
+                f"{base.path} has a vocabulary for each side (tokenizer.sides separate), and {kind.name} has "
+                "one: start from another run"
+            )
+        settings = base.config.tokenizer.model_dump()
+        return Found(base.tokenizer, settings, f"the tokenizer of {base.path}", own)
     if wish.get("file"):
         tokenizer = load_tokenizer(wish["file"])
         settings = {**wish, "kind": tokenizer.kind, "vocab": len(tokenizer)}
-        return tokenizer, settings, f"the tokenizer of {wish['file']}"
+        return Found(tokenizer, settings, f"the tokenizer of {wish['file']}")
     size = text_size(source) or sum(len(t) for t in sample)
     if size > 10_000_000:
         display.note(f"Learning the vocabulary from {min(TOKENIZER_SAMPLE, size):,} bytes …")
     of_bpe = {"pattern", "normalization"} & wish.keys()
-    form = wish.get("kind") or ("bpe" if of_bpe else None)
+    form = wish.get("kind") or ("bpe" if of_bpe else "word" if asked["data"].get("vectors") else None)
     if form not in (None, "bpe") and of_bpe:
         raise UsageError(
             f"tokenizer.pattern and tokenizer.normalization are for tokenizer.kind bpe, not {form}"
@@ -112,25 +158,34 @@ def find_tokenizer(
         kind=form,
         sequence=kind.sequence_length(sample),
     )
-    settings = build({"tokenizer": {**automatic, **wish}}).tokenizer
-    tokenizer = train_tokenizer(
-        settings.kind,
-        kind.texts(source, limit=TOKENIZER_SAMPLE),
-        settings.vocab,
-        settings.pattern,
-        kind.specials,
-        normalization=settings.normalization,
-    )
+    settings = build({"task": kind.name, "tokenizer": {**automatic, **wish}}).tokenizer
+
+    def learn(texts: Iterable[str]) -> Tokenizer:
+        return train_tokenizer(
+            settings.kind,
+            texts,
+            settings.vocab,
+            settings.pattern,
+            kind.specials,
+            normalization=settings.normalization,
+        )
+
+    if settings.sides == "separate":
+        assert issubclass(kind, TranslateTask)
+        own, tokenizer = (learn(kind.side_texts(source, side)) for side in (0, 1))
+        why = f"{settings.kind} with {len(own)} entries for the source and {len(tokenizer)} for the target"
+        return Found(tokenizer, settings.model_dump(), why, own)
+    tokenizer = learn(kind.texts(source, limit=TOKENIZER_SAMPLE))
     why = "" if wish else why
-    return tokenizer, settings.model_dump(), why or f"{settings.kind} with {len(tokenizer)} entries"
+    return Found(tokenizer, settings.model_dump(), why or f"{settings.kind} with {len(tokenizer)} entries")
 
 
-def refuse_other_tokenizer(folder: Path, tokenizer: Tokenizer | None, begun_with: str | None) -> None:
+def refuse_other_tokenizer(file: Path, tokenizer: Tokenizer | None, begun_with: str | None) -> None:
     """Ids of another tokenizer mean other text to the same weights."""
     fingerprint = tokenizer_fingerprint(tokenizer) if tokenizer else None
     if begun_with and fingerprint and fingerprint != begun_with:
         raise RunError(
-            f"{folder / 'tokenizer.json'} is not the tokenizer the run was begun with: its fingerprint is "
+            f"{file} is not the tokenizer the run was begun with: its fingerprint is "
             f"{fingerprint[:12]}…, then it was {begun_with[:12]}…. Restore the file, or start a new run."
         )
 

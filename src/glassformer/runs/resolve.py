@@ -92,6 +92,6 @@ def _agreed(asked: Settings, of_data: Settings) -> Settings:
         if wish != value:
             raise UsageError(
                 f"model.{name} {wish}: the data has {value}. Leave model.{name} out"
-                + (", and set tokenizer.vocab." if name == "vocab" else ".")
+                + (", and set tokenizer.vocab." if name.endswith("vocab") else ".")
             )
     return merge(asked, of_data)

@@ -1,7 +1,7 @@
 """A run directory: what everything after training opens.
 
     config.yaml         every setting, resolved
-    tokenizer.json      in the Hugging Face format
+    tokenizer.json      in the Hugging Face format; source_tokenizer.json beside it where a translator has two
     model.safetensors   the best weights by validation
     metrics.jsonl       the record of training, one JSON object per line
     seal.json           what all of these must be
@@ -41,13 +41,14 @@ from glassformer.inspection.look import Look
 from glassformer.inspection.trace import check_edits
 from glassformer.models.model import EncoderDecoderModel, LanguageModel
 from glassformer.models.tap import off
+from glassformer.runs.begin import SOURCE_TOKENIZER, TOKENIZER
 from glassformer.runs.folder import refuse_no_run
 from glassformer.tasks.classifier import ClassifyTask
 from glassformer.tasks.labels import Labelled, LabelTask
 from glassformer.tasks.masked_model import Filled, MaskedTask
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.tagger import TagTask
-from glassformer.tasks.task import EvalOptions, Task, unknown_warning
+from glassformer.tasks.task import EvalOptions, Task
 from glassformer.tasks.translator import TranslateTask
 from glassformer.tokenizers.load import parse_tokenizer
 from glassformer.tokenizers.tokenizer import Tokenizer
@@ -89,7 +90,19 @@ class Run:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        name = "tokenizer.json"
+        return self._read_tokenizer(TOKENIZER)
+
+    @property
+    def has_own_source(self) -> bool:
+        """Whether a translator has a vocabulary for each side."""
+        return self.config.tokenizer.sides == "separate"
+
+    @cached_property
+    def source_tokenizer(self) -> Tokenizer:
+        """What a translator reads with; where both sides have one vocabulary, `tokenizer`."""
+        return self._read_tokenizer(SOURCE_TOKENIZER) if self.has_own_source else self.tokenizer
+
+    def _read_tokenizer(self, name: str) -> Tokenizer:
         return parse_tokenizer(self.path / name, lambda: read_sealed(self.path, name, self.is_sealed))
 
     @cached_property
@@ -101,13 +114,21 @@ class Run:
                 f"{self.path} has no model.safetensors yet: training was stopped before its first "
                 "evaluation. Go on with --resume."
             )
-        if not self.config.model.patch and self.config.model.vocab != len(self.tokenizer):
-            raise RunError(
-                f"{self.path}: the model's vocabulary is {self.config.model.vocab}, "
-                f"the tokenizer's {len(self.tokenizer)}; they are not of one run."
-            )
+        self._refuse_foreign_tokenizers()
         model = self.load_weights(self._load_model)
         return model.to(self.device).eval()
+
+    def _refuse_foreign_tokenizers(self) -> None:
+        model = self.config.model
+        pairs = [] if model.patch else [(model.vocab, self.tokenizer)]
+        if self.has_own_source:
+            pairs.append((model.source_vocab, self.source_tokenizer))
+        for vocab, tokenizer in pairs:
+            if vocab != len(tokenizer):
+                raise RunError(
+                    f"{self.path}: the model's vocabulary is {vocab}, the tokenizer's {len(tokenizer)}; they "
+                    "are not of one run."
+                )
 
     def load_weights(self, load: Callable[[Path], R]) -> R:
         """What `load` makes of model.safetensors, which is held to the seal meanwhile."""
@@ -171,8 +192,15 @@ class Run:
     @cached_property
     def bare_task(self) -> Task:
         """The run's task without its data, for texts or images that the user brings."""
+        return self.bind_task(None, self.config.data)
+
+    def bind_task(
+        self, source: Corpus | Examples | None, data: DataConfig, say: Warn = lambda _: None
+    ) -> Task:
+        """The run's task and tokenizers, joined with data."""
         tokenizer = None if self.config.model.patch else self.tokenizer
-        return find_task(self.config.task)(None, tokenizer, self.config.data)
+        own = self.source_tokenizer if self.has_own_source else None
+        return find_task(self.config.task)(source, tokenizer, data, say=say, source_tokenizer=own)
 
     def task(self, data: str | None = None, target: str | None = None, warn: Warn = lambda _: None) -> Task:
         """The run's task on its own data, or on `data`: any SOURCE; a file or folder is taken whole."""
@@ -199,8 +227,7 @@ class Run:
             )
         if data is not None and source.path is not None:
             source = source.whole()
-        tokenizer = None if self.config.model.patch else self.tokenizer
-        task = kind(source, tokenizer, settings if data is None else other, say=warn)
+        task = self.bind_task(source, settings if data is None else other, warn)
         task.own_data = data is None
         return task
 
@@ -251,7 +278,7 @@ class Run:
         task = self.task(data, target, warn)
         split = "all" if "all" in task.source.splits else split
         options = self._eval_options(EvalOptions(stride, beams, length_penalty, progress))
-        for warning in [*unknown_warning(task.unknown_share(split)), *task.warnings(self.config, split)]:
+        for warning in [*task.unknown_warning(split), *task.warnings(self.config, split)]:
             warn(warning)
         result = task.evaluate(self.model, self.config, split, options)
         if not math.isfinite(result.loss):

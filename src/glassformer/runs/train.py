@@ -20,12 +20,19 @@ from glassformer.data.sources import Corpus
 from glassformer.models.model import parameter_count
 from glassformer.models.operations import operations_per_token
 from glassformer.runs.asked import default_name, gather_asked
-from glassformer.runs.begin import holds_something, refuse_existing, write_beginning
+from glassformer.runs.begin import (
+    SOURCE_TOKENIZER,
+    TOKENIZER,
+    holds_something,
+    refuse_existing,
+    write_beginning,
+)
 from glassformer.runs.machine import this_machine
 from glassformer.runs.prepare import prepare, refuse_other_tokenizer
 from glassformer.runs.processes import as_arguments, check_division, processes_to_start
 from glassformer.runs.resolve import resolve
 from glassformer.runs.run import Run, own_data
+from glassformer.runs.vectors import find_vectors, place_vectors, refuse_other_vectors
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.task import Task
 from glassformer.training.checkpoint.run_seal import seal_results, unseal_results
@@ -141,6 +148,9 @@ def _begin(
         display.note(reason)
     config = resolved.config
     model = _make_model(config, device, base, world, display)
+    vectors = prepared.vectors
+    if vectors is not None:
+        place_vectors(model, vectors, config.training.seed)
 
     with locked(make_folder(folder)):
         record = {
@@ -149,10 +159,12 @@ def _begin(
             "text_fingerprint": prepared.source.fingerprint,
             **task.facts(),
             "init": str(base.path.resolve()) if base else None,
+            **({"vectors": vectors.facts()} if vectors else {}),
             "given": flatten(asked),
         }
         spooled = Path(config.data.source) if asked["data"]["source"] == "-" else None
-        write_beginning(folder, config, record, prepared.tokenizer, spooled=spooled)
+        own = prepared.source_tokenizer
+        write_beginning(folder, config, record, prepared.tokenizer, spooled=spooled, source_tokenizer=own)
         world.publish("begun", "new")
         broadcast_path(world, "checkpoint", None)
         return _fit(folder, config, model, task, display, device, world)
@@ -260,10 +272,13 @@ def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     """What a run directory holds, trained on; of several processes all but the first come here at once."""
     source = _same_data(folder, config)
     begun = Run(folder, device="cpu")
-    recorded, kind = begun.data, find_task(config.task)
-    tokenizer = None if config.model.patch and not (folder / "tokenizer.json").is_file() else begun.tokenizer
-    refuse_other_tokenizer(folder, tokenizer, recorded.get("tokenizer_fingerprint"))
-    task = kind(source, tokenizer, config.data, say=lambda text: display.note(f"Warning: {text}."))
+    recorded = begun.data
+    tokenizer = None if config.model.patch else begun.tokenizer
+    refuse_other_tokenizer(folder / TOKENIZER, tokenizer, recorded.get("tokenizer_fingerprint"))
+    if begun.has_own_source:
+        fingerprint = recorded.get("source_tokenizer_fingerprint")
+        refuse_other_tokenizer(folder / SOURCE_TOKENIZER, begun.source_tokenizer, fingerprint)
+    task = begun.bind_task(source, config.data, lambda text: display.note(f"Warning: {text}."))
     checkpoint = None
     if world.is_main:
         checkpoint = latest_checkpoint(folder / "checkpoints", lambda t: display.note(f"Warning: {t}."))
@@ -273,6 +288,10 @@ def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     base = Run(recorded["init"]) if recorded.get("init") and checkpoint is None else None
     device = choose_device(config.training.device, world.local)
     model = _make_model(config, device, base, world)
+    if config.data.vectors is not None and checkpoint is None:
+        vectors = find_vectors(config.data.vectors, begun.source_tokenizer)
+        refuse_other_vectors(vectors, recorded.get("vectors", {}).get("fingerprint"))
+        place_vectors(model, vectors, config.training.seed)
     return _fit(folder, config, model, task, display, device, world, checkpoint)
 
 

@@ -27,7 +27,7 @@ LEAST_EXAMPLES = 8
 
 class ExamplesTask(Task):
     source: Examples
-    _cut: Callable[[str], list[int]] | None = None  # another way to cut text than the tokenizer's
+    _cut: Callable[[str, Tokenizer], list[int]] | None = None  # another way than the tokenizer's own
 
     def __init__(
         self,
@@ -36,6 +36,7 @@ class ExamplesTask(Task):
         data: DataConfig,
         progress: Progress = lambda _: None,
         say: Say = lambda _: None,
+        source_tokenizer: Tokenizer | None = None,
     ):
         self.source, self._tokenizer = source or Examples("nothing", {}, ""), tokenizer
         self.labels = data.labels or self._labels()
@@ -79,16 +80,16 @@ class ExamplesTask(Task):
         for split in ("train", "valid"):
             self.encoded(split, config.model.context)
 
-    def ids(self, text: str) -> list[int]:
-        assert self.tokenizer is not None
-        return self._cut(text) if self._cut else self.tokenizer.encode(text)
+    def ids(self, text: str, tokenizer: Tokenizer | None = None) -> list[int]:
+        """The ids of a text, by the tokenizer of the task unless another is given."""
+        tokenizer = self.text_tokenizer if tokenizer is None else tokenizer
+        return self._cut(text, tokenizer) if self._cut else tokenizer.encode(text)
 
     def recut(self, dropout: float, context: int) -> Recut | None:
         """How a training example is cut anew each time it is seen: BPE-dropout."""
         if not dropout:
             return None
-        tokenizer = self.tokenizer
-        if not isinstance(tokenizer, BPE):
+        if not isinstance(self.tokenizer, BPE):  # two of them are of one kind
             raise UsageError(
                 "training.merge_dropout leaves out merges of byte-pair encoding: tokenizer.kind bpe"
             )
@@ -96,7 +97,12 @@ class ExamplesTask(Task):
 
         def cut(row: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
             task, random = copy(self), Random(seed)
-            task._cut = lambda text: tokenizer.sample(text, dropout, random)
+
+            def sample(text: str, tokenizer: Tokenizer) -> list[int]:
+                assert isinstance(tokenizer, BPE)
+                return tokenizer.sample(text, dropout, random)
+
+            task._cut = sample
             x, y = task.encode(examples[row])
             return x[:context], y[:context] if y.ndim else y
 
@@ -104,9 +110,7 @@ class ExamplesTask(Task):
 
     @property
     def eot_id(self) -> int:
-        if self.text_tokenizer.eot_id is None:
-            raise DataError("this tokenizer has no end-of-text mark, which begins every sequence here")
-        return self.text_tokenizer.eot_id
+        return mark_of(self.text_tokenizer)
 
     def settings(self) -> Settings:
         """The longest training example decides how much a model must be able to see."""
@@ -130,3 +134,9 @@ class ExamplesTask(Task):
     def facts(self) -> dict[str, Any]:
         seal = {"tokenizer_fingerprint": tokenizer_fingerprint(self.tokenizer)} if self.tokenizer else {}
         return {**seal, "examples": {split: len(e) for split, e in self.source.splits.items()}}
+
+
+def mark_of(tokenizer: Tokenizer | None) -> int:
+    if tokenizer is None or tokenizer.eot_id is None:
+        raise DataError("this tokenizer has no end-of-text mark, which begins every sequence here")
+    return tokenizer.eot_id

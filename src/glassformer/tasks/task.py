@@ -73,6 +73,10 @@ class Task(ABC):
     command: ClassVar[str] = "eval"  # that uses a model of it
     writes: ClassVar[bool] = False  # whether a text can be gone on with
     asked: ClassVar[str] = ""  # about a word that refers to another (`question`); nothing: not looked for
+    unknown_means: ClassVar[str] = (  # what is to be said of a measurement with unknown tokens
+        "which says less than the text it stands for: "
+        "bits per byte is not comparable with that of a lossless tokenizer"
+    )
     own_data = True  # False: data that the run was not trained on
     source: Any  # a Corpus or Examples
 
@@ -96,10 +100,12 @@ class Task(ABC):
         data: DataConfig,
         progress: Progress = lambda _: None,
         say: Say = lambda _: None,
+        source_tokenizer: Tokenizer | None = None,
     ):
         """Turn the data into ids; without a source there is none, only texts of the user's.
 
         `progress` is called with each number of bytes done, `say` with what a person should know, also later.
+        `source_tokenizer` cuts what a translator reads, where that has a vocabulary of its own.
         """
 
     @staticmethod
@@ -143,6 +149,11 @@ class Task(ABC):
     def unknown_share(self, split: str) -> float:
         """The share of tokens that stand for words the tokenizer does not know."""
         return 0.0
+
+    def unknown_warning(self, split: str) -> list[str]:
+        """What to say of a measurement when some of the tokens are unknown."""
+        share = self.unknown_share(split)
+        return [f"{share:.2%} of the tokens are {UNKNOWN}, {self.unknown_means}"] if share else []
 
     # The model, what it learns and how it is measured
 
@@ -220,12 +231,12 @@ class Task(ABC):
         return self.token_name(number)
 
     def token_name(self, number: int) -> str:
-        """The text of one token; bytes that are no character by themselves as ⟨E2 82⟩."""
-        data = self.text_tokenizer.token_bytes(number)
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            return f"⟨{data.hex(' ').upper()}⟩"
+        """The text of one token that the model writes or answers about."""
+        return name_of(self.text_tokenizer, number)
+
+    def input_tokenizers(self) -> list[Tokenizer]:
+        """What each of `inputs` was cut by."""
+        return [self.text_tokenizer]
 
     def words(self) -> Words | None:
         """How marked sentences are read, for relations between words; None: there are none to look for."""
@@ -285,10 +296,11 @@ class Task(ABC):
         batch = tuple(ids.to(device) for ids in inputs)
         trace = record_trace(model, *batch, sites=sites, edits=edits, compiled=compiled)
         geometry = self.image_geometry(config)
-        names = {
-            part: geometry.names() if geometry else [self.token_name(i) for i in ids[0].tolist()]
-            for part, ids in zip(parts_of(model), inputs, strict=True)
-        }
+        if geometry is not None:
+            names = {part: geometry.names() for part in parts_of(model)}
+        else:
+            each = zip(parts_of(model), inputs, self.input_tokenizers(), strict=True)
+            names = {part: [name_of(tokenizer, i) for i in ids[0].tolist()] for part, ids, tokenizer in each}
         settings = ["family", "layers", "width", "context", "patch" if geometry else "vocab"]
         if config.model.family == "transformer":
             settings += ["heads", "placement", "norm", "position"]
@@ -319,14 +331,13 @@ class Task(ABC):
         return self.tokenizer
 
 
-def unknown_warning(share: float) -> list[str]:
-    """What to say of a measurement when so many of the tokens are unknown."""
-    if not share:
-        return []
-    return [
-        f"{share:.2%} of the tokens are {UNKNOWN}, which says less than the text it stands for: "
-        "bits per byte is not comparable with that of a lossless tokenizer"
-    ]
+def name_of(tokenizer: Tokenizer, number: int) -> str:
+    """The text of one token; bytes that are no character by themselves as ⟨E2 82⟩."""
+    data = tokenizer.token_bytes(number)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"⟨{data.hex(' ').upper()}⟩"
 
 
 def refuse_target(task: Task, target: str | None) -> None:

@@ -29,7 +29,7 @@ from glassformer.data.shards import (
 )
 from glassformer.data.sources import Corpus
 from glassformer.generation.stream import prompt_ids
-from glassformer.tasks.task import Task, TextAmount, as_ids, refuse_target, unknown_warning
+from glassformer.tasks.task import Task, TextAmount, as_ids, refuse_target
 from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.tokenizers.vocabulary import Vocabulary
 
@@ -47,8 +47,9 @@ class TextTask(Task):
         data: DataConfig,
         progress: Progress = lambda _: None,
         say: Say = lambda _: None,
+        source_tokenizer: Tokenizer | None = None,
     ):
-        assert tokenizer is not None
+        assert tokenizer is not None and source_tokenizer is None
         self._tokenizer = tokenizer
         self._unknown_shares: dict[str, float] = {}
         if source is None:
@@ -136,7 +137,7 @@ class TextTask(Task):
                 f"{'Warning' if much else 'Held out'}: {shares} is in the training text too, in runs of "
                 f"{RUN_BYTES} bytes" + ("; figures will be better than on new text." if much else ".")
             )
-        return lines + [f"Warning: {text}." for text in unknown_warning(self.unknown_share("valid"))]
+        return lines + [f"Warning: {text}." for text in self.unknown_warning("valid")]
 
     @staticmethod
     def _amounts(source: Corpus, shards: dict[str, Tokens]) -> dict[str, Any]:

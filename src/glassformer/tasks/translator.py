@@ -1,14 +1,19 @@
-"""Translation: sentence pairs, one vocabulary for both sides, beam search, BLEU."""
+"""Translation: sentence pairs, one vocabulary for both sides or one for each, beam search, BLEU."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
 
+from glassformer.config.data import DataConfig
 from glassformer.config.model import ModelConfig
 from glassformer.config.schema import Config
+from glassformer.config.section import Settings
 from glassformer.data.examples import Example, Examples
+from glassformer.data.shard_writer import Progress
+from glassformer.data.shards import Say, tokenizer_fingerprint
 from glassformer.evaluation.bleu import (
     Translation,
     corpus_bleu,
@@ -23,14 +28,30 @@ from glassformer.models.build import EncoderDecoder
 from glassformer.models.model import EncoderDecoderModel
 from glassformer.objectives.objective import Objective
 from glassformer.objectives.translation import Translating
-from glassformer.tasks.examples import ExamplesTask
+from glassformer.tasks.examples import ExamplesTask, mark_of
 from glassformer.tasks.task import DEFAULTS, EvalOptions, as_ids
+from glassformer.tokenizers.tokenizer import Tokenizer
+from glassformer.tokenizers.vocabulary import Vocabulary
 
 
 class TranslateTask(ExamplesTask):
     name = "translate"
     understands = ("beams", "length_penalty", "progress")
     command = "translate"
+    unknown_means = "and what they stand for is lost: it cannot be read, nor written"
+
+    def __init__(
+        self,
+        source: Examples | None,
+        tokenizer: Tokenizer | None,
+        data: DataConfig,
+        progress: Progress = lambda _: None,
+        say: Say = lambda _: None,
+        source_tokenizer: Tokenizer | None = None,
+    ):
+        super().__init__(source, tokenizer, data, progress, say)
+        self.has_own_source = source_tokenizer is not None  # a vocabulary for each side
+        self.source_tokenizer = self.text_tokenizer if source_tokenizer is None else source_tokenizer
 
     @staticmethod
     def build(config: ModelConfig) -> nn.Module:
@@ -41,16 +62,54 @@ class TranslateTask(ExamplesTask):
         """Both sides: one vocabulary for two languages (joint BPE)."""
         return (f"{side}\n" for pair in source.require("train") for side in pair)
 
+    @staticmethod
+    def side_texts(source: Examples, side: int) -> Iterator[str]:
+        """One side alone, for a vocabulary of its own: 0 what is read, 1 what is written."""
+        return (f"{pair[side]}\n" for pair in source.require("train"))
+
     def _labels(self) -> list[str]:
         return []
 
     def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
-        source, target = (np.array(self.ids(text), np.int64) for text in example)
-        return source, target
+        source, target = example
+        return self.source_ids(source), np.array(self.ids(target), np.int64)
+
+    def source_ids(self, text: str) -> np.ndarray:
+        return np.array(self.ids(text, self.source_tokenizer), np.int64)
+
+    @property
+    def source_eot_id(self) -> int:
+        return mark_of(self.source_tokenizer)
+
+    def settings(self) -> Settings:
+        settings = super().settings()
+        settings["model"]["source_vocab"] = len(self.source_tokenizer) if self.has_own_source else 0
+        return settings
+
+    def facts(self) -> dict[str, Any]:
+        if not self.has_own_source:
+            return super().facts()
+        return {
+            "source_tokenizer_fingerprint": tokenizer_fingerprint(self.source_tokenizer),
+            **super().facts(),
+        }
+
+    def unknown_share(self, split: str) -> float:
+        """Of both sides together."""
+        unknown = tokens = 0
+        for side, tokenizer in enumerate((self.source_tokenizer, self.tokenizer)):
+            ids = np.concatenate([example[side] for example in self.encoded(split, 1 << 30)])
+            tokens += len(ids)
+            if isinstance(tokenizer, Vocabulary):
+                unknown += int((ids == tokenizer.unknown).sum())
+        return unknown / max(1, tokens)
+
+    def report(self) -> list[str]:
+        return [f"Warning: {text}." for text in self.unknown_warning("valid")]
 
     def _objective(self, split: str, context: int, **options: Any) -> Translating:
         sources, targets = zip(*self.encoded(split, context - 1), strict=True)  # the mark needs a place too
-        return Translating(sources, targets, self.eot_id, **options)
+        return Translating(sources, targets, self.eot_id, source_eot_id=self.source_eot_id, **options)
 
     def objective(self, model: nn.Module, config: Config) -> Objective:
         t = config.training
@@ -78,7 +137,8 @@ class TranslateTask(ExamplesTask):
             return [text for ((text, _), *_) in translations]
 
         references = [target for _, target in examples]
-        return evaluate_translation(model, objective, split, references, translate if full else None)
+        result = evaluate_translation(model, objective, split, references, translate if full else None)
+        return replace(result, unknown_share=self.unknown_share(split))
 
     def translate(
         self,
@@ -91,12 +151,16 @@ class TranslateTask(ExamplesTask):
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[list[tuple[str, Hypothesis]]]:
         """For each text its translations, best first."""
-        assert self.tokenizer is not None
-        sources = [np.array(self.ids(t), np.int64)[: config.model.context - 1] for t in texts]
         hypotheses = translate_ids(
-            model, sources, self.eot_id, beams=beams, length_penalty=length_penalty, progress=progress
+            model,
+            [self.source_ids(text)[: config.model.context - 1] for text in texts],
+            self.eot_id,
+            source_eot_id=self.source_eot_id,
+            beams=beams,
+            length_penalty=length_penalty,
+            progress=progress,
         )
-        return [[(self.tokenizer.decode(h.ids, specials=False), h) for h in best] for best in hypotheses]
+        return [[(self.text_tokenizer.decode(h.ids, specials=False), h) for h in best] for best in hypotheses]
 
     def mistakes(
         self,
@@ -141,7 +205,11 @@ class TranslateTask(ExamplesTask):
         assert isinstance(model, EncoderDecoderModel)
         if target is None:
             target = self.translate(model, config, [text])[0][0][0] if text.strip() else ""
-        return as_ids([*self.ids(text), self.eot_id]), as_ids([self.eot_id, *self.ids(target)])
+        source = [*self.source_ids(text), self.source_eot_id]
+        return as_ids(source), as_ids([self.eot_id, *self.ids(target)])
+
+    def input_tokenizers(self) -> list[Tokenizer]:
+        return [self.source_tokenizer, self.text_tokenizer]
 
 
 def _search(options: EvalOptions) -> dict[str, Any]:

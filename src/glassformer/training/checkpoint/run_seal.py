@@ -1,7 +1,8 @@
 """The seal of a run directory: what its files must hash to, and the settings it was made with.
 
     seal.json
-        files      the SHA-256 of tokenizer.json, data.json, model.safetensors, result.json and metrics.jsonl
+        files      the SHA-256 of tokenizer.json (of a translator perhaps source_tokenizer.json), data.json,
+                   model.safetensors, result.json and metrics.jsonl
         settings   every setting that the model, its data or its numbers depend on (config.yaml has them all)
         of_these   the SHA-256 of both
 
