@@ -30,7 +30,7 @@ EXECUTED = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("data", "generation", "looking-inside", "models", "tokenizer", "training")
+        for name in ("data", "generation", "looking-inside", "models", "questions", "tokenizer", "training")
     ),
 ]
 
@@ -40,6 +40,10 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
     (tmp_path / "my.txt").write_text("A line of my own text, which is not long.\n" * 400)
     reviews = [f"{w} film {i}\t{label}" for i in range(60) for w, label in (("good", "1"), ("bad", "0"))]
     (tmp_path / "reviews.tsv").write_text("\n".join(reviews))
+    weather = [[("sun", "rain", "snow", "fog")[i // 4**k % 4] for k in range(4)] for i in range(200)]
+    tagged = "\n".join("".join(f"{w}\t{'good' if w == 'sun' else 'bad'}\n" for w in days) for days in weather)
+    for name in ("past", "future"):
+        (tmp_path / f"{name}.tsv").write_text(tagged)
     for side in ("en", "de"):
         (tmp_path / f"book.{side}").write_text("\n".join(f"line {i} in {side}" for i in range(200)))
     vectors = [f"{word} {' '.join([str(i)] * 32)}" for i, word in enumerate(("good", "bad", "film"))]

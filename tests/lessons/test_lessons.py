@@ -1,6 +1,7 @@
 """Lessons: each claim holds in its numbers, and each answer is put together from them."""
 
 import json
+from math import log
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,14 @@ import glassformer as gf
 from glassformer.cli.main import app
 from glassformer.core.errors import UsageError
 from glassformer.lessons.cost import crossing
+from glassformer.lessons.explosion import clipped, descend, recurrent_matrix
 from glassformer.lessons.kernel import smooth, smooth_by_attention
 from glassformer.lessons.length import FAMILIES, WINDOW, gradient_by_distance, loss_by_depth
 from glassformer.lessons.lesson import Lesson
 from glassformer.lessons.positions import equivariance
 from glassformer.lessons.registry import LESSONS, OF_NO_MODEL, teach
 from glassformer.lessons.repetition import repeated_share
-from glassformer.lessons.scale import scale_effect
+from glassformer.lessons.scale import scale_effect, score_variance
 from glassformer.lessons.toeplitz import unevenness
 from tests.models.families import ids, make
 
@@ -49,6 +51,11 @@ def test_the_scale_keeps_scores_and_gradients_alive() -> None:
         assert plain.largest > scaled.largest and plain.entropy < scaled.entropy
     assert effects[1024, False].gradient < 0.1 * effects[1024, True].gradient
     assert effects[1024, True].gradient == pytest.approx(effects[16, True].gradient, rel=0.2)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 2.0])
+def test_the_variance_of_scores_is_the_product_of_both(sigma: float) -> None:
+    assert score_variance(64, sigma) == pytest.approx(sigma**4 * 64, rel=0.05)
 
 
 def test_without_positions_and_mask_the_input_is_a_set() -> None:
@@ -126,6 +133,43 @@ def test_a_cache_changes_the_time_alone(run: gf.Run) -> None:
     lesson = teach("cache", run)
     assert lesson.figures["scores differ by"] < 1e-5
     assert lesson.figures["seconds anew"] > 0 and column(lesson, "tokens so far")[-1] == 31
+
+
+def test_above_a_spectral_radius_of_one_numbers_become_nan() -> None:
+    lesson = teach("explosion")
+    steps = dict(
+        zip(
+            zip(column(lesson, "spectral radius"), column(lesson, "nonlinearity"), strict=True),
+            column(lesson, "inf at step"),
+            strict=True,
+        )
+    )
+    assert all((steps[radius, "none"] is None) == (radius <= 1) for radius, _ in steps)
+    for radius in (1.1, 1.5, 2.0):  # 3.4e38 = radius ** steps, but for what the first steps turn away
+        assert steps[radius, "none"] == pytest.approx(log(3.4e38) / log(radius), rel=0.05)
+    gaps = [
+        nan - inf
+        for inf, nan in zip(column(lesson, "inf at step"), column(lesson, "NaN at step"), strict=True)
+        if inf is not None
+    ]
+    assert len(gaps) >= 3 and all(0 <= gap <= 2 for gap in gaps)
+    assert column(lesson, "|∂L/∂h₀| after 1000")[0] == 0  # it has vanished
+    assert (
+        lesson.figures["length behind clipping"] == pytest.approx(1)
+        and lesson.figures["sigmoid of 3e38"] == 1
+    )
+
+
+def test_the_gradient_of_a_recurrence_is_that_of_autograd() -> None:
+    W = recurrent_matrix(0.9)
+    generator = torch.Generator().manual_seed(1)
+    start, g = torch.randn(64, generator=generator), torch.randn(64, generator=generator)
+    h = start.requires_grad_()
+    for _ in range(5):
+        h = torch.tanh(W @ h)
+    (down,) = torch.autograd.grad(h, start, g / g.norm())
+    torch.testing.assert_close(descend(W, tanh=True, steps=5).last_finite, down)
+    assert clipped(torch.tensor([torch.inf, 1.0])).isnan().tolist() == [True, False]
 
 
 def test_how_far_a_loss_reaches_back() -> None:

@@ -11,6 +11,7 @@
     toeplitz.py    when attention is a convolution
     kernel.py      attention as a soft dictionary, and as a kernel that is learned
     gradient.py    ∂L/∂θ written out, with what each layer received from above
+    explosion.py   when numbers become NaN: a gradient that grows at every step of a recurrence
     length.py      how far back a loss reaches
     cost.py        where the feed-forward net costs more than attention, and the kernel more than the formula
     cache.py       what a key-value cache saves

@@ -6,6 +6,7 @@ from glassformer.core.errors import UsageError, closest
 from glassformer.lessons import (
     cache,
     cost,
+    explosion,
     gradient,
     kernel,
     length,
@@ -30,6 +31,7 @@ LESSONS: dict[str, Callable[[Run | None], Lesson]] = {
     "toeplitz": toeplitz.lesson,
     "kernel": kernel.lesson,
     "gradient": gradient.lesson,
+    "explosion": explosion.lesson,
     "length": length.lesson,
     "cost": cost.lesson,
     "cache": cache.lesson,
@@ -45,6 +47,7 @@ SUBJECTS = {
     "toeplitz": "when attention is a convolution",
     "kernel": "attention as a soft dictionary and as a kernel",
     "gradient": "∂L/∂θ of every matrix, and what its layer received from above",
+    "explosion": "where NaN comes from in a recurrent model, and what clipping cures",
     "length": "how far back a loss reaches: recurrence, window, convolution, attention",
     "cost": "where the feed-forward net costs more than attention, and kernel more than formula",
     "cache": "what the key-value cache saves",
@@ -55,6 +58,7 @@ OF_NO_MODEL = (
     "masks",
     "norms",
     "kernel",
+    "explosion",
     "cost",
 )  # computed on numbers made for it; a run has no part in it
 

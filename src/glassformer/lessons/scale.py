@@ -43,8 +43,16 @@ def scale_effect(widths: tuple[int, ...] = (16, 64, 256, 1024), S: int = 64, N: 
     return rows
 
 
+def score_variance(D: int, sigma: float, S: int = 64, N: int = 4096) -> float:
+    """The variance of q·k for entries of standard deviation sigma: σ⁴ D."""
+    generator = torch.Generator().manual_seed(0)
+    q, k = (sigma * torch.randn(rows, D, generator=generator) for rows in (N, S))
+    return float((q @ k.T).var())
+
+
 def lesson(run: Run | None = None) -> Lesson:
     effects = scale_effect()
+    general = {sigma: score_variance(64, sigma) for sigma in (0.5, 1.0, 2.0)}
     widest = [e for e in effects if e.width == effects[-1].width]
     raw, scaled = (next(e for e in widest if e.scaled == on) for on in (False, True))
     return Lesson(
@@ -65,7 +73,9 @@ def lesson(run: Run | None = None) -> Lesson:
             f"Undivided, the softmax puts {raw.largest:.2f} of its weight on one of 64 keys, and its slope, "
             "what "
             f"can be learned from, is 1/{scaled.gradient / raw.gradient:.0f} of what it is divided.",
-            "(In general the variance is σ_q² σ_k² D: it is D only for unit variances.)",
+            "In general the variance is σ_q² σ_k² D, σ⁴ D where both deviate by σ: at D = 64 it is "
+            + ", ".join(f"{variance:.3g} for σ = {sigma:g}" for sigma, variance in general.items())
+            + ". Divided by √D that leaves σ⁴: 1 only where the entries have variance 1.",
         ],
         Plot(
             "The largest of 64 weights, by the width of a head",
@@ -82,4 +92,5 @@ def lesson(run: Run | None = None) -> Lesson:
             log_x=True,
         ),
         "512 random queries, 64 random keys, entries of mean 0 and variance 1",
+        {f"variance at D = 64, σ = {sigma:g}": variance for sigma, variance in general.items()},
     )
