@@ -158,11 +158,11 @@ def _relations(report: dict[str, Any]) -> str:
     arrows = {"pronoun": "from a pronoun to what it stands for", "verb": "from a verb to its subject"}
     for relation in report.get("relations", []):
         weights = [(w, i, h) for i, row in enumerate(relation["weights"]) for h, w in enumerate(row)]
-        name, even = arrows.get(relation["name"], relation["name"]), relation["even"]
+        name, even = str(relation["name"]), relation["even"]
         outliers = [item for item in sorted(weights, reverse=True)[:3] if item[0] > STANDS_OUT * even]
         best = ", ".join(f"{i}.{h} {w:.2f}" for w, i, h in outliers) or "none stands out"
         where = f"{relation['sentences']} sentences of {printable(relation['list'])}"
-        rows.append(f"  {printable(name)}: {best}   (an even look: {even:.2f}; {where})")
+        rows.append(f"  {printable(arrows.get(name, name))}: {best}   (an even look: {even:.2f}; {where})")
         if relation.get("without"):
             rows += _ablations(relation)
     return "\n".join(["Heads that connect words", *rows]) if rows else ""
