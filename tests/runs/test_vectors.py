@@ -170,6 +170,7 @@ BROKEN = {
     "empty": (b"", "is empty; expected a text file of word vectors"),
     "too few": (b"the 1 2 3\nof 1 2\n", "line 2: expected a word and 3 numbers, found 3 columns"),
     "too many": (b"the 1 2 3\nof 1 2 3 4\n", "line 2: expected a word and 3 numbers, found 5 columns"),
+    "two blanks": (b"of 1 2 3\nthe  1 2\n", "line 2: expected a word and 3 numbers, found 3 columns"),
     "prose": (b"once\n", "line 1: expected a word and 1 numbers"),
     "no number": (b"of 1 2 3\nthe 1 two 3\n", "line 2: 'two' is no finite number"),
     "nan": (b"the 1 nan 3\n", "line 1: 'nan' is no finite number"),

@@ -127,7 +127,7 @@ def find_tokenizer(
         if wish:
             raise UsageError("a run that starts from another one has its tokenizer: leave tokenizer.… out")
         own = base.source_tokenizer if base.has_own_source else None
-        if own and not issubclass(kind, TranslateTask):
+        if own is not None and not issubclass(kind, TranslateTask):
             raise UsageError(
                 f"{base.path} has a vocabulary for each side (tokenizer.sides separate), and {kind.name} has "
                 "one: start from another run"
