@@ -28,7 +28,10 @@ def blocks(page: Path, language: str) -> list[str]:
 
 EXECUTED = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("data", "looking-inside", "models", "tokenizer", "training")),
+    *(
+        f"docs/{name}.md"
+        for name in ("data", "generation", "looking-inside", "models", "tokenizer", "training")
+    ),
 ]
 
 

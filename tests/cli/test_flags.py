@@ -84,6 +84,7 @@ def test_commands_and_flags_are_a_decision() -> None:
         "doctor": sorted(["--device", "--json"]),
         "import": sorted(["FOLDER", "RUN", "--json"]),
         "bench cost": sorted(["--longest", "--widest", "--plots", "--device", "--json"]),
+        "bench precision": sorted(["--compile", "--seconds", "--quick", "--json"]),
         "bench tokenizer": sorted(["--data", "--megabytes", "--vocab", "--repeats", "--quick", "--json"]),
         "tokenizer train": sorted(
             [

@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 import glassformer as gf
 from glassformer.cli.main import app
 from glassformer.core.errors import UsageError
+from glassformer.lessons.cost import crossing
 from glassformer.lessons.kernel import smooth, smooth_by_attention
+from glassformer.lessons.length import FAMILIES, WINDOW, gradient_by_distance, loss_by_depth
 from glassformer.lessons.lesson import Lesson
 from glassformer.lessons.positions import equivariance
 from glassformer.lessons.registry import LESSONS, OF_NO_MODEL, teach
@@ -124,6 +126,48 @@ def test_a_cache_changes_the_time_alone(run: gf.Run) -> None:
     lesson = teach("cache", run)
     assert lesson.figures["scores differ by"] < 1e-5
     assert lesson.figures["seconds anew"] > 0 and column(lesson, "tokens so far")[-1] == 31
+
+
+def test_how_far_a_loss_reaches_back() -> None:
+    lesson = teach("length")
+    far = {name: column(lesson, name)[-1] for name in FAMILIES}  # 128 positions
+    assert far["rnn"] < 1e-6 and far["gru"] < 1e-6 and far["lstm"] < 1e-3 and far["window"] == 0
+    assert far["transformer"] > 0.5 and far["convolution"] > 0.5
+    at = dict(zip(column(lesson, "positions back"), column(lesson, "window"), strict=True))
+    assert at[8] > 0.5 and at[16] == 0  # it ends between them
+    assert (
+        f"{WINDOW} positions (window)" in lesson.answer[0]
+        and "for convolution, transformer" in lesson.answer[0]
+    )
+
+
+def test_gradients_by_distance_are_those_of_autograd() -> None:
+    model, tokens = make("language", "transformer"), ids(1, 9)
+    embedding = model.get_parameter("stack.embedding.weight")
+    tokens[0] = torch.arange(9)  # each token once: a row of the embedding's gradient is that of a position
+    logits = model(tokens[:, :-1])
+    torch.nn.functional.cross_entropy(logits[:, -1], tokens[:, -1]).backward()
+    assert embedding.grad is not None
+    by_row = embedding.grad[:8].norm(dim=-1).flip(0)
+    torch.testing.assert_close(
+        torch.tensor(gradient_by_distance(model, tokens)), by_row.double(), check_dtype=False
+    )
+    whole = torch.nn.functional.cross_entropy(logits[0], tokens[0, 1:])
+    assert sum(loss_by_depth(model, tokens)) / 8 == pytest.approx(float(whole.detach()), rel=1e-5)
+
+
+def test_where_two_curves_cross() -> None:
+    assert crossing([1, 2, 4, 8], [1, 2, 4, 8], [4, 4, 4, 4]) == pytest.approx(4)
+    assert crossing([1, 4, 16], [1, 4, 16], [2, 2, 2]) == pytest.approx(2)
+    assert crossing([1, 2], [3, 3], [1, 1]) == 1 and crossing([1, 2], [1, 1], [3, 3]) is None
+
+
+def test_the_net_costs_more_than_attention_where_texts_are_short() -> None:
+    lesson = teach("cost")
+    assert column(lesson, "counted, net / mixing")[0] > 1 > column(lesson, "counted, net / mixing")[-1]
+    net, formula = column(lesson, "net, ms"), column(lesson, "by formula, ms")
+    assert net[0] / formula[0] > 3 * net[-1] / formula[-1] > 0  # T against T²
+    assert "up to 512 positions at width 128" in lesson.answer[0]
 
 
 @pytest.mark.parametrize("name", [n for n in LESSONS if n not in OF_NO_MODEL])

@@ -90,3 +90,26 @@ def cost(
         row = f"{f.part:24}{f.over:>6}{f.time:8.2f}{f.expected_time:10}{f.memory:9.2f}{memory:>10}"
         console.put(row)
     console.put("Exponents: doubling the size multiplies time or memory by 2 to that power.")
+
+
+@bench_app.command(
+    "precision", epilog="Example:  glassformer bench precision --compile      (about a minute and a half)"
+)
+@console.command
+def precision(
+    compile_: Annotated[
+        bool, typer.Option("--compile", help="Each of them once more after torch.compile.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=0, help="For each row, after its first step.")] = 4.0,
+    quick: Annotated[bool, typer.Option("--quick", help="The small model alone.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """The same training on CPU and GPU, in float32, bf16 and fp16: milliseconds a step, and the loss."""
+    from dataclasses import asdict
+
+    from glassformer.core.process import tune_process
+    from glassformer.tools.bench.precision import SIZES, measure, report
+
+    tune_process()
+    figures = measure(SIZES[:1] if quick else SIZES, compile_, seconds, console.note)
+    console.put_json({"figures": [asdict(f) for f in figures]}) if json_ else console.put(report(figures))

@@ -18,13 +18,36 @@ F = TypeVar("F", bound=Callable[..., Any])
 STOPPED = "\nStopped; nothing was left half done."
 
 
+class _Loading:
+    """Something on a terminal while libraries load, gone as soon as there is anything to say."""
+
+    shown = False
+
+    def show(self) -> None:
+        if sys.stderr.isatty():
+            self.shown = True
+            sys.stderr.write("Loading …")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self.shown:
+            self.shown = False
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+_loading = _Loading()
+
+
 def error_console() -> Any:
     from rich.console import Console
 
+    _loading.clear()
     return Console(file=raw_error(), highlight=False)
 
 
 def note(text: str) -> None:
+    _loading.clear()
     sys.stderr.write(f"{text}\n")
 
 
@@ -51,6 +74,7 @@ def working(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 def put(text: str, end: str = "\n") -> None:
     """Text to standard output, whatever it holds: what the terminal cannot show is replaced."""
+    _loading.clear()
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write((text + end).encode(encoding, errors="replace").decode(encoding))
     sys.stdout.flush()
@@ -120,6 +144,7 @@ def command(function: F) -> F:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        _loading.show()
         try:
             return function(*args, **kwargs)
         except GlassformerError as error:
@@ -144,5 +169,7 @@ def command(function: F) -> F:
             drop(sys.stdout)
             note(f"Error: {error}")
             raise typer.Exit(1) from None
+        finally:
+            _loading.clear()
 
     return wrapped  # type: ignore[return-value]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glassformer.cli import console
+from glassformer.cli.opening import RunPath, open_run
 
 if TYPE_CHECKING:
     from glassformer.inspection.edits import Edit
@@ -29,7 +30,7 @@ look_app = typer.Typer(rich_markup_mode=None)
 )
 @console.command
 def look(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)],
+    run: RunPath,
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="The text, or the path of an image; - reads standard input.")
     ],
@@ -58,7 +59,6 @@ def look(
     """Look inside: every head, residual and gradient of a run on a text or an image."""
     from pathlib import Path
 
-    from glassformer.cli.opening import open_run
     from glassformer.core.files import make_folder, write_atomically
     from glassformer.core.terminal import read_standard_input
     from glassformer.inspection.html import as_html

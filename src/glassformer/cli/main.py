@@ -8,11 +8,12 @@ from glassformer.cli import console
 from glassformer.cli.bench import bench_app
 from glassformer.cli.doctor import doctor_app
 from glassformer.cli.look import look_app
+from glassformer.cli.opening import RunPath, open_run
 from glassformer.cli.plan import plan_app
 from glassformer.cli.tokenizer import tokenizer_app
 from glassformer.cli.use import use_app
 from glassformer.cli.why import why_app
-from glassformer.data.catalog import dataset_names
+from glassformer.data.catalog import dataset_names, refuse_missing
 
 KINDS = {"language": "text", "classify": "labels", "tag": "tags", "translate": "pairs"}
 NAMED = "; ".join(f"{', '.join(dataset_names(task))} ({kind})" for task, kind in KINDS.items())
@@ -56,7 +57,6 @@ def _main(
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-RunPath = Annotated[str, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]
 
 
 @app.command(
@@ -106,7 +106,12 @@ def train(
     json_: Json = False,
 ) -> None:
     """Train a model; without SOURCE, on the manual and docstrings that come with Python."""
+    if source is not None and not resume:
+        refuse_missing(source, task)  # what can be told at once is told before libraries load
     from glassformer.config.recipes import load_variants, parse_overrides
+
+    settings = parse_overrides(set_ or [])
+    variants = load_variants(recipe) if recipe else {}
     from glassformer.runs.compare import compare_runs, show_table
     from glassformer.runs.sweep import parse_sweep, sweep_runs
     from glassformer.runs.train import train as train_run
@@ -117,9 +122,7 @@ def train(
     leads = speaks()
     display = Terminal(console.error_console()) if leads else Silent()
     options = {"task": task, "target": target, "recipe": recipe, "init": init, "resume": resume}
-    settings = parse_overrides(set_ or [])
     grid = parse_sweep(sweep or [])
-    variants = load_variants(recipe) if recipe else {}
     if grid or variants:
         runs = sweep_runs(source, grid, variants, out=out, settings=settings, display=display, **options)
         if not leads:
@@ -181,13 +184,13 @@ def evaluate(
     json_: Json = False,
 ) -> None:
     """Measure a run on a whole split: perplexity and bits per byte, accuracy, or BLEU."""
-    from glassformer.cli.opening import open_run
     from glassformer.core.errors import UsageError
-    from glassformer.tasks.registry import find_task
 
     if split not in ("train", "valid", "test"):
         raise UsageError(f"--split {split}: expected valid, test or train")
     opened = open_run(run)
+    from glassformer.tasks.registry import find_task
+
     if pairs is not None:
         from glassformer.runs.bias import probe
 
@@ -235,7 +238,6 @@ def compare(
     json_: Json = False,
 ) -> None:
     """Runs side by side: parameters, tokens, score, speed, time; the curves in one plot."""
-    from glassformer.cli.opening import open_run
     from glassformer.runs.compare import compare_runs, runs_under, show_table
 
     rows = compare_runs([open_run(run) for path in runs for run in runs_under(path)])

@@ -1,11 +1,32 @@
 """Runs, opened by commands: the process is theirs, so it is set up for computing first."""
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from glassformer.cli import console
+from glassformer.core.errors import GlassformerError
+from glassformer.runs.folder import refuse_no_run
 
 if TYPE_CHECKING:  # loaded when a command runs, so that --help is instant
     from glassformer.runs.run import Run
+
+
+def is_run(path: str | None) -> str | None:
+    """A RUN as it was typed, refused before anything is loaded if there is none."""
+    try:
+        if path is not None:
+            refuse_no_run(Path(path))
+    except GlassformerError as error:
+        console.note(f"Error: {error}")
+        raise typer.Exit(error.exit_code) from None
+    return path
+
+
+RunPath = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run directory.", show_default=False, callback=is_run)
+]
 
 
 def open_run(path: str) -> "Run":

@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import console
+from glassformer.cli.opening import RunPath, open_run
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-RunPath = Annotated[str, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]
 Text = Annotated[
     str, typer.Argument(metavar="TEXT", help="The text; - (or nothing) reads lines from standard input.")
 ]
@@ -53,7 +53,6 @@ def generate(
     json_: Json = False,
 ) -> None:
     """Let a run write: one token at a time, each fed back in."""
-    from glassformer.cli.opening import open_run
     from glassformer.core.errors import UsageError
     from glassformer.core.terminal import read_standard_input
     from glassformer.generation.sampling import Sampler, refuse_with_beams
@@ -119,7 +118,6 @@ def translate(
     json_: Json = False,
 ) -> None:
     """Translate a text, or each line of standard input."""
-    from glassformer.cli.opening import open_run
 
     lines = _lines(text)
     with console.working("translating", len(lines)) as advance:
@@ -155,8 +153,6 @@ def classify(
     json_: Json = False,
 ) -> None:
     """Label texts or images, or each line of standard input; a tagger labels the words of each."""
-    from glassformer.cli.opening import open_run
-
     opened, texts = open_run(run), text or ["-"]
     lines = [line for given in texts for line in _lines(given)]
     answers = opened.label([line for line in lines if line.strip()])
@@ -182,7 +178,6 @@ def fill(
     json_: Json = False,
 ) -> None:
     """Fill in the blanks of a text, or of each line: ___ is one hidden token."""
-    from glassformer.cli.opening import open_run
     from glassformer.inspection.report_text import bar, visible
 
     opened, lines = open_run(run), _lines(text)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import console
+from glassformer.cli.opening import is_run, open_run
 
 why_app = typer.Typer(rich_markup_mode=None)
 
@@ -27,7 +28,12 @@ def why(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Argument(metavar="RUN", help="A run to compute it on; none: made here.", show_default=False),
+        typer.Argument(
+            metavar="RUN",
+            help="A run to compute it on; none: made here.",
+            show_default=False,
+            callback=is_run,
+        ),
     ] = None,
     plots: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Write the curves, as SVG and PNG.")
@@ -37,7 +43,6 @@ def why(
     """Why is it built so? Each lesson computes an answer, in seconds."""
     from pathlib import Path
 
-    from glassformer.cli.opening import open_run
     from glassformer.core.files import make_folder
     from glassformer.inspection.plots import save
     from glassformer.lessons.registry import LESSONS, OF_NO_MODEL, SUBJECTS, teach

@@ -8,6 +8,7 @@
     terminal.py what is shown on a terminal, and what when it goes away
     device.py   where and how the arithmetic is done
     process.py  what a process that computes for long sets up once
+    waiting.py  how its threads wait for each other, as the machine is quiet or busy
 
 Nothing here knows of anything else in the project.
 """

@@ -63,6 +63,14 @@ def user_path(name: str | Path) -> Path:
         return Path(name)
 
 
+def names_in(folder: Path) -> list[str]:
+    """What is in a folder, to hint at what may have been meant; nothing where it cannot be read."""
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
+
+
 def whole_path(name: str | Path) -> Path:
     """A path as a person gives it, absolute and with its links followed."""
     try:

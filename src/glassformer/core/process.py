@@ -4,6 +4,8 @@ import ctypes
 
 import torch
 
+from glassformer.core.waiting import adapt_waiting
+
 
 def tune_process() -> None:
     """Settings that hold for the whole process and change no result that matters: for training, for serving.
@@ -11,6 +13,7 @@ def tune_process() -> None:
     Whoever owns the process calls this; opening a run or choosing a device leaves the process as it is.
     """
     _keep_freed_memory()
+    adapt_waiting()
     torch.set_flush_denormal(True)  # below 1e-38 is zero: the processor takes a hundred times as long there
 
 

@@ -8,6 +8,11 @@ can take its names from here.
 
 from dataclasses import dataclass
 
+from glassformer.core.errors import DataError, closest
+from glassformer.core.files import names_in, user_path
+
+HUB_PREFIX = "hf:"  # of a data set on Hugging Face's hub
+
 
 @dataclass(frozen=True)
 class File:
@@ -150,3 +155,24 @@ DATASETS: dict[str, Published | Generated] = {
 def dataset_names(task: str | None = None) -> list[str]:
     """The names of all data sets, or of those that are for one task."""
     return [name for name, dataset in DATASETS.items() if task in (None, dataset.task)]
+
+
+def refuse_missing(source: str, task: str | None = None) -> None:
+    """Refuse a SOURCE that is neither a data set's name nor there, before anything is loaded for it.
+
+    Text may also come from standard input, a pattern or the hub; examples only from a file or folder.
+    """
+    of_examples = {dataset.task for dataset in DATASETS.values()} - {"language"}
+    text = task not in of_examples
+    elsewhere = text and (source == "-" or source.startswith(HUB_PREFIX) or set(source) & set("*?["))
+    if elsewhere or source in DATASETS or (source != "-" and user_path(source).exists()):
+        return
+    path = user_path(source)
+    hint = closest(path.name, names_in(path.parent)) or closest(source, dataset_names())
+    wanted, fitting = "", dataset_names()
+    if not text:  # those that need no download first
+        wanted = f" for the task {task}"
+        fitting = sorted(dataset_names(task), key=lambda name: isinstance(DATASETS[name], Published))
+    raise DataError(
+        f"there is no file, folder or data set '{source}'{wanted}.{hint} Data sets: {', '.join(fitting)}."
+    )

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from glassformer.core.errors import DataError
 from glassformer.core.files import whole_path
-from glassformer.data.hub import PREFIX, open_hub
+from glassformer.data.catalog import HUB_PREFIX
+from glassformer.data.hub import open_hub
 from glassformer.data.packed import is_packed
 from glassformer.data.records import TextFile, Unit, kind_of
 from glassformer.data.sources import SPLITS, Corpus, Part, Span
@@ -79,7 +80,7 @@ class Collection(Corpus):
 
 def is_collection(source: str) -> bool:
     """Whether a SOURCE that is no name of a data set holds records."""
-    if source.startswith(PREFIX):
+    if source.startswith(HUB_PREFIX):
         return True
     return source != "-" and any(kind_of(path) for path in files_under(source)[0])
 
@@ -135,7 +136,7 @@ def open_records(source: str, field: str) -> Records:
     warnings: list[str] = []
     path, has_size = None, True
     files: Sequence[Unit]
-    if source.startswith(PREFIX):
+    if source.startswith(HUB_PREFIX):
         files, identity, has_size = open_hub(source, field)
         identities = [identity]
     else:

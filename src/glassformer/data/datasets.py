@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from glassformer.config.schema import TEXT_TASKS
-from glassformer.core.errors import DataError, UsageError, closest
+from glassformer.core.errors import UsageError, closest
 from glassformer.core.files import user_path
-from glassformer.data.catalog import DATASETS, Generated, Published, dataset_names
+from glassformer.data.catalog import DATASETS, Generated, Published, refuse_missing
 from glassformer.data.collection import Records, is_collection, open_records
 from glassformer.data.download import local_file
 from glassformer.data.examples import Example, Examples
-from glassformer.data.hub import PREFIX
 from glassformer.data.image_folders import own_images
 from glassformer.data.own_text import OwnText, open_text
 from glassformer.data.patches import NO_WISH, Geometry
@@ -146,13 +145,7 @@ def _find_corpus(
         return _generated_corpus(source, valid, test, "name" if split == "auto" else split)
     if isinstance(dataset, Published):
         return _published_corpus(source, dataset)
-    somewhere = source == "-" or source.startswith(PREFIX) or set(source) & set("*?[")
-    if not somewhere and not user_path(source).exists():
-        names = dataset_names()
-        raise DataError(
-            f"there is no file, folder or data set '{source}'.{closest(source, names)} "
-            f"Data sets: {', '.join(names)}."
-        )
+    refuse_missing(source)
     return open_records(source, field) if is_collection(source) else open_text(source)
 
 
@@ -179,13 +172,7 @@ def _find_examples(
         return _generator(source).examples()
     if isinstance(dataset, Published):
         return _published_examples(source, dataset)
-    if source == "-" or not user_path(source).exists():
-        # Those that need no download first.
-        fitting = sorted(dataset_names(task), key=lambda name: isinstance(DATASETS[name], Published))
-        raise DataError(
-            f"there is no file, folder or data set '{source}' for the task {task}."
-            f"{closest(source, dataset_names())} Data sets: {', '.join(fitting)}."
-        )
+    refuse_missing(source, task)
     folder = user_path(source)
     if task == "classify" and folder.is_dir() and "train" not in split_files(folder):
         images = own_images(source, wish, valid, test)

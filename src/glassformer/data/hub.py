@@ -10,17 +10,17 @@ from typing import Any
 
 from glassformer.core.errors import DataError
 from glassformer.core.strict_json import dump_json
+from glassformer.data.catalog import HUB_PREFIX
 from glassformer.data.packed import require_package
 from glassformer.data.records import MAX_RECORD_BYTES, Document, missing_field, record_too_large, text_of
 from glassformer.data.sources import Part
 
-PREFIX = "hf:"
 UNKNOWN_SIZE = 1e9  # bytes that a stream which does not say is taken to hold
 
 
 def parse(source: str) -> tuple[str, str | None, str]:
     """Name, configuration and split of hf:NAME[/CONFIG][@SPLIT]."""
-    rest, _, split = source.removeprefix(PREFIX).partition("@")
+    rest, _, split = source.removeprefix(HUB_PREFIX).partition("@")
     pieces = rest.split("/")
     if not rest or not all(pieces[1:]):
         raise DataError(f"'{source}': expected hf:ORG/NAME, hf:ORG/NAME/CONFIG, each perhaps with @SPLIT.")

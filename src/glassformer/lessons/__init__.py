@@ -11,6 +11,8 @@
     toeplitz.py    when attention is a convolution
     kernel.py      attention as a soft dictionary, and as a kernel that is learned
     gradient.py    ∂L/∂θ written out, with what each layer received from above
+    length.py      how far back a loss reaches
+    cost.py        where the feed-forward net costs more than attention, and the kernel more than the formula
     cache.py       what a key-value cache saves
     repetition.py  the loop of greedy decoding, and what cures it
     subjects.py    models and tokens that lessons are about: a run's, or made here

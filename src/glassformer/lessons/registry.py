@@ -5,8 +5,10 @@ from collections.abc import Callable
 from glassformer.core.errors import UsageError, closest
 from glassformer.lessons import (
     cache,
+    cost,
     gradient,
     kernel,
+    length,
     masks,
     norms,
     positions,
@@ -28,6 +30,8 @@ LESSONS: dict[str, Callable[[Run | None], Lesson]] = {
     "toeplitz": toeplitz.lesson,
     "kernel": kernel.lesson,
     "gradient": gradient.lesson,
+    "length": length.lesson,
+    "cost": cost.lesson,
     "cache": cache.lesson,
     "repetition": repetition.lesson,
 }
@@ -41,6 +45,8 @@ SUBJECTS = {
     "toeplitz": "when attention is a convolution",
     "kernel": "attention as a soft dictionary and as a kernel",
     "gradient": "∂L/∂θ of every matrix, and what its layer received from above",
+    "length": "how far back a loss reaches: recurrence, window, convolution, attention",
+    "cost": "where the feed-forward net costs more than attention, and kernel more than formula",
     "cache": "what the key-value cache saves",
     "repetition": "the loop of greedy decoding, and what cures it (needs a run)",
 }
@@ -49,6 +55,7 @@ OF_NO_MODEL = (
     "masks",
     "norms",
     "kernel",
+    "cost",
 )  # computed on numbers made for it; a run has no part in it
 
 

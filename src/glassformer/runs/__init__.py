@@ -2,6 +2,7 @@
 
     train.py         `gf.train`: from a source of data to a run directory
     run.py           `gf.load`: a run directory, opened
+    folder.py        whether a folder is one, told without opening it
 
     asked.py         what the user said, as one dictionary
     begin.py         the first files of a run directory, which a kill cannot spoil

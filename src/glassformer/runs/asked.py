@@ -6,8 +6,8 @@ from glassformer.config.recipes import load_recipe, merge, nested
 from glassformer.config.schema import coerce
 from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
+from glassformer.data.catalog import HUB_PREFIX
 from glassformer.data.datasets import task_of
-from glassformer.data.hub import PREFIX
 
 MIX = "mix"  # stands where the one source would
 
@@ -56,8 +56,8 @@ def gather_asked(
 
 def default_name(asked: Settings) -> str:
     source = str(asked["data"]["source"])
-    name = Path(source.removeprefix(PREFIX)).name
-    if source.startswith(PREFIX):
+    name = Path(source.removeprefix(HUB_PREFIX)).name
+    if source.startswith(HUB_PREFIX):
         name = name.partition("@")[0]
     while Path(name).suffix in (".gz", ".zst"):
         name = Path(name).stem

@@ -41,6 +41,7 @@ from glassformer.inspection.look import Look
 from glassformer.inspection.trace import check_edits
 from glassformer.models.model import EncoderDecoderModel, LanguageModel
 from glassformer.models.tap import off
+from glassformer.runs.folder import refuse_no_run
 from glassformer.tasks.classifier import ClassifyTask
 from glassformer.tasks.labels import Labelled, LabelTask
 from glassformer.tasks.masked_model import Filled, MaskedTask
@@ -70,10 +71,7 @@ class Run:
 
     def __init__(self, path: str | Path, device: str = "auto"):
         self.path = Path(path)
-        if not (self.path / "config.yaml").is_file():
-            if self.path.exists():
-                raise RunError(f"{self.path} is no run directory: it has no config.yaml.")
-            raise RunError(f"{self.path} does not exist. Train one: glassformer train TEXT --out {self.path}")
+        refuse_no_run(self.path)
         self.config: Config = load_config(self.path / "config.yaml")
         seal = (
             find_seal(self.path) if self.config.format_version < SEALED_VERSION else require_seal(self.path)
