@@ -153,7 +153,6 @@ def classify(
     json_: Json = False,
 ) -> None:
     """Label texts or images, or each line of standard input; a tagger labels the words of each."""
-
     opened, texts = open_run(run), text or ["-"]
     lines = [line for given in texts for line in _lines(given)]
     answers = opened.label([line for line in lines if line.strip()])
