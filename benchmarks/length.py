@@ -44,7 +44,7 @@ FAMILIES: dict[str, dict[str, Any]] = {  # about 130,000 weights beside embeddin
     "lstm": {"family": "lstm", "layers": 1, "width": 128, "lr": 0.02},
     "window": {"family": "window", "window": 10, "layers": 2, "width": 32, "hidden": 192, "lr": 0.01},
     "convolution": {
-        "attention": "distance",
+        "attention": "convolution",
         "position": "none",
         "layers": 2,
         "heads": 8,

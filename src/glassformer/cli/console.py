@@ -12,28 +12,31 @@ from typing import Any, TypeVar
 
 from glassformer.core.errors import GlassformerError
 from glassformer.core.strict_json import dump_json
-from glassformer.core.terminal import drop, guard_streams, raw_error
+from glassformer.core.terminal import drop, guard_streams, raw_error, read_standard_input, speaks
 
 F = TypeVar("F", bound=Callable[..., Any])
 STOPPED = "\nStopped; nothing was left half done."
 
 
 class _Loading:
-    """Something on a terminal while libraries load, gone as soon as there is anything to say."""
+    """Something on a terminal while libraries load, gone as soon as there is anything to say or to read."""
 
     shown = False
 
     def show(self) -> None:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and speaks():
             self.shown = True
-            sys.stderr.write("Loading …")
-            sys.stderr.flush()
+            self._draw("Loading …")
 
     def clear(self) -> None:
         if self.shown:
             self.shown = False
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            self._draw("\r\x1b[K")
+
+    def _draw(self, text: str) -> None:
+        stream = raw_error()
+        stream.write(text)
+        stream.flush()
 
 
 _loading = _Loading()
@@ -70,6 +73,12 @@ def working(what: str, total: int) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=total)
         yield lambda n: bar.advance(task, n)
+
+
+def read_input() -> str:
+    """All of standard input, which a person may be about to type."""
+    _loading.clear()
+    return read_standard_input()
 
 
 def put(text: str, end: str = "\n") -> None:

@@ -70,13 +70,12 @@ def look(
     from pathlib import Path
 
     from glassformer.core.files import make_folder, write_atomically
-    from glassformer.core.terminal import read_standard_input
     from glassformer.inspection.html import as_html
     from glassformer.inspection.plots import draw_all
     from glassformer.inspection.report_text import as_text
 
     opened = open_run(run)
-    text = read_standard_input().removesuffix("\n") if text == "-" else text
+    text = console.read_input().removesuffix("\n") if text == "-" else text
     look_ = opened.look(text, target=target, tokens=tokens, edits=[_ablated(name) for name in ablate or []])
     report = look_.report(maps, position, relations)
     if html is not None:

@@ -1,5 +1,6 @@
 """The command line: one function per command. Heavy imports stand inside them, so that --help is instant."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +14,9 @@ from glassformer.cli.plan import plan_app
 from glassformer.cli.tokenizer import tokenizer_app
 from glassformer.cli.use import use_app
 from glassformer.cli.why import why_app
+from glassformer.core.terminal import speaks
 from glassformer.data.catalog import dataset_names, refuse_missing
+from glassformer.runs.folder import refuse_no_run
 
 KINDS = {"language": "text", "classify": "labels", "tag": "tags", "translate": "pairs"}
 NAMED = "; ".join(f"{', '.join(dataset_names(task))} ({kind})" for task, kind in KINDS.items())
@@ -106,8 +109,11 @@ def train(
     json_: Json = False,
 ) -> None:
     """Train a model; without SOURCE, on the manual and docstrings that come with Python."""
-    if source is not None and not resume:
-        refuse_missing(source, task)  # what can be told at once is told before libraries load
+    if not resume:  # what can be told at once is told before libraries load
+        if source is not None:
+            refuse_missing(source, task)
+        if init is not None:
+            refuse_no_run(Path(init))
     from glassformer.config.recipes import load_variants, parse_overrides
 
     settings = parse_overrides(set_ or [])
@@ -117,7 +123,6 @@ def train(
     from glassformer.runs.train import train as train_run
     from glassformer.tasks.registry import find_task
     from glassformer.training.display import Silent, Terminal
-    from glassformer.training.signals import speaks
 
     leads = speaks()
     display = Terminal(console.error_console()) if leads else Silent()

@@ -54,7 +54,6 @@ def generate(
 ) -> None:
     """Let a run write: one token at a time, each fed back in."""
     from glassformer.core.errors import UsageError
-    from glassformer.core.terminal import read_standard_input
     from glassformer.generation.sampling import Sampler, refuse_with_beams
 
     drawing = {"temperature": temperature, "top-k": top_k, "top-p": top_p, "min-p": min_p, "seed": seed}
@@ -71,7 +70,7 @@ def generate(
     sampler = Sampler(chosen, top_k, top_p, min_p, seed, repetition_penalty or 1.0)
     stops = [s.replace("\\n", "\n") for s in stop or []]
     if prompt == "-":
-        prompt = read_standard_input()
+        prompt = console.read_input()
     opened = open_run(run)
     if beams is not None:
         _generate_by_beams(opened.search(prompt, tokens, beams)[:n], prompt, json_)
@@ -195,9 +194,8 @@ def fill(
 
 def _lines(text: str) -> list[str]:
     from glassformer.core.errors import UsageError
-    from glassformer.core.terminal import read_standard_input
 
-    lines = read_standard_input().removesuffix("\n").split("\n") if text == "-" else [text]
+    lines = console.read_input().removesuffix("\n").split("\n") if text == "-" else [text]
     if not any(line.strip() for line in lines):
         raise UsageError("there is nothing to read: give a text, or lines on standard input")
     return lines

@@ -90,6 +90,15 @@ def raw_error() -> Any:
     return Guard(stream.stream, escapes=False, forgiving=True) if isinstance(stream, Guard) else stream
 
 
+def speaks() -> bool:
+    """Whether this process is the one of several that talks to the user."""
+    return not is_one_of_several() or os.environ.get("RANK", "0") == "0"
+
+
+def is_one_of_several() -> bool:
+    return os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1")
+
+
 def standard_input() -> BinaryIO:
     if sys.stdin is None or sys.stdin.closed:
         raise UsageError("standard input is closed: there is nothing to read. Name a file, or give the text.")

@@ -14,9 +14,11 @@ Where there is no such library, no such count in /proc, one thread, or the user 
 (OMP_WAIT_POLICY, GOMP_SPINCOUNT), everything stays as it is.
 """
 
+import math
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 
 import torch
@@ -90,6 +92,15 @@ class Load:
         return self.busy
 
 
+def teams_needed(threads: int, cores: int) -> int:
+    """Teams of so many threads that have to sleep beside the one that computes.
+
+    The library counts one for the process and, for each team, its threads without the one that leads it; when
+    that is more than there are cores, waiting is short.
+    """
+    return max(1, math.ceil(cores / (threads - 1)) - 1)
+
+
 class Sleepers:
     """Teams of threads that do nothing, so that there are more threads than cores and waiting is short."""
 
@@ -101,8 +112,7 @@ class Sleepers:
         if self._let_go is not None:
             return
         self._let_go = threading.Event()
-        teams = max(1, len(os.sched_getaffinity(0)) // torch.get_num_threads())
-        for _ in range(teams):
+        for _ in range(teams_needed(torch.get_num_threads(), len(os.sched_getaffinity(0)))):
             ready = threading.Event()
             sleeper = threading.Thread(
                 target=_sleep, args=(ready, self._let_go), daemon=True, name="sleepers"
@@ -130,14 +140,16 @@ class Watcher:
         self.load, self.sleepers = Load(), Sleepers()
 
     def run(self) -> None:
-        before = seconds_in_line()
-        pause = threading.Event()
+        before, began = seconds_in_line(), time.monotonic()
         while before is not None:
-            pause.wait(SECONDS)
-            after = seconds_in_line()
+            time.sleep(SECONDS)
+            after, now = seconds_in_line(), time.monotonic()
             if after is None:
                 break
             in_line = sum(seconds - before[task] for task, seconds in after.items() if task in before)
-            self.sleepers.hold() if self.load.look(in_line / SECONDS) else self.sleepers.release()
-            before = after
+            self.look(in_line / (now - began))
+            before, began = after, now
         self.sleepers.release()
+
+    def look(self, in_line: float) -> None:
+        self.sleepers.hold() if self.load.look(in_line) else self.sleepers.release()

@@ -172,7 +172,7 @@ def refuse_missing(source: str, task: str | None = None) -> None:
     if elsewhere or source in DATASETS or (source != "-" and user_path(source).exists()):
         return
     path = user_path(source)
-    hint = closest(path.name, names_in(path.parent)) or closest(source, dataset_names())
+    hint = closest(source, [*dataset_names(), *(str(path.parent / name) for name in names_in(path.parent))])
     wanted, fitting = "", dataset_names()
     if not text:  # those that need no download first
         wanted = f" for the task {task}"

@@ -42,7 +42,7 @@ def find_list(source: str | Path | None, data: str | None = None) -> MarkedList:
     if source is None:
         return data_list(data) if data in marked_names() else project_list()
     path = user_path(source)
-    if not path.exists() and str(source) in marked_names():
+    if not path.is_file() and str(source) in marked_names():
         return data_list(str(source))
     if not path.is_file():
         raise DataError(

@@ -4,11 +4,10 @@ from typing import Any
 
 from glassformer.core.terminal import printable
 from glassformer.inspection.heads import named_kinds
-from glassformer.inspection.picture_text import about_picture, as_picture
+from glassformer.inspection.picture_text import about_picture, as_picture, shade
 from glassformer.inspection.relations import STANDS_OUT
 
 BAR = " ▏▎▍▌▋▊▉█"
-SHADES = "·░▒▓█"
 COPIES = 0.1  # nats saved from which a model is said to copy
 
 
@@ -226,7 +225,3 @@ def bar(share: float, width: int, sign: str | None = None) -> str:
     if sign:
         return sign * max(1, eighths // 8)
     return BAR[8] * (eighths // 8) + (BAR[eighths % 8] if eighths % 8 else "")
-
-
-def shade(share: float) -> str:
-    return SHADES[min(4, int(max(0.0, share) * 5))]

@@ -13,7 +13,7 @@
     gradient.py    ∂L/∂θ written out, with what each layer received from above
     explosion.py   when numbers become NaN: a gradient that grows at every step of a recurrence
     length.py      how far back a loss reaches
-    cost.py        where the feed-forward net costs more than attention, and the kernel more than the formula
+    cost.py        where the feed-forward net costs more than attention, and the formula more than the kernel
     cache.py       what a key-value cache saves
     repetition.py  the loop of greedy decoding, and what cures it
     subjects.py    models and tokens that lessons are about: a run's, or made here

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.config.model import ModelConfig
+from glassformer.core.errors import UsageError
 from glassformer.inspection.trace import gradients, record_trace
 from glassformer.lessons.lesson import Cell, Curve, Lesson, Plot
 from glassformer.lessons.subjects import PLAIN, ids_of, random_ids
@@ -103,13 +104,14 @@ def _of_run(run: Run) -> Lesson:
     ids = ids_of(run, 16 * (T + 1), limited=False)[0]
     length = min(T, model.limit or T, len(ids) - 1)
     rows_of_text = ids[: len(ids) // (length + 1) * (length + 1)].view(-1, length + 1)
+    if length < 2:
+        raise UsageError(f"{run.path} sees {length} token at a time: there is no distance to look over")
     values = gradient_by_distance(model, rows_of_text)
+    shares = [v / values[1] if values[1] else 0.0 for v in values]
     losses = loss_by_depth(model, rows_of_text)
     distances = [d for d in (1 << k for k in range(12)) if d < length]
     seen = {d: mean(losses[d - 1 : 2 * d - 1]) for d in distances}  # d to 2 d − 1 tokens
-    rows: list[tuple[Cell, ...]] = [
-        (d, values[d] / values[1] if values[1] else 0.0, seen[d]) for d in distances
-    ]
+    rows: list[tuple[Cell, ...]] = [(d, shares[d], seen[d]) for d in distances]
     reach = _reach(values)
     return Lesson(
         "How far back does this model look?",
@@ -125,7 +127,7 @@ def _of_run(run: Run) -> Lesson:
             "What reaches a token of the loss behind it",
             "positions back",
             "gradient, beside one position back",
-            [Curve(str(run.path), range(1, length), [max(v / values[1], 1e-12) for v in values[1:]])],
+            [Curve(str(run.path), range(1, length), [max(share, 1e-12) for share in shares[1:]])],
             log_x=True,
             log_y=True,
         ),

@@ -49,7 +49,7 @@ SUBJECTS = {
     "gradient": "∂L/∂θ of every matrix, and what its layer received from above",
     "explosion": "where NaN comes from in a recurrent model, and what clipping cures",
     "length": "how far back a loss reaches: recurrence, window, convolution, attention",
-    "cost": "where the feed-forward net costs more than attention, and kernel more than formula",
+    "cost": "where the feed-forward net costs more than attention, and the formula more than the kernel",
     "cache": "what the key-value cache saves",
     "repetition": "the loop of greedy decoding, and what cures it (needs a run)",
 }

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from glassformer.core.errors import RunError, closest
 from glassformer.core.files import names_in
-
-CONFIG = "config.yaml"
+from glassformer.data.text_files import RUN_CONFIG as CONFIG
 
 
 def refuse_no_run(path: Path) -> None:
@@ -14,7 +13,8 @@ def refuse_no_run(path: Path) -> None:
         return
     if path.exists():
         raise RunError(f"{path} is no run directory: it has no {CONFIG}.")
-    near = [name for name in names_in(path.parent) if (path.parent / name / CONFIG).is_file()]
+    beside = [path.parent / name for name in names_in(path.parent)]
+    near = [str(run) for run in beside if (run / CONFIG).is_file()]
     raise RunError(
-        f"{path} does not exist.{closest(path.name, near)} Train one: glassformer train TEXT --out {path}"
+        f"{path} does not exist.{closest(str(path), near)} Train one: glassformer train TEXT --out {path}"
     )

@@ -13,19 +13,10 @@ import threading
 import time
 from types import FrameType, TracebackType
 
-from glassformer.core.terminal import lost
+from glassformer.core.terminal import is_one_of_several, lost, speaks
 
 ECHO = 1.0  # seconds
 STOPPING = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-
-
-def speaks() -> bool:
-    """Whether this process is the one of several that talks to the user."""
-    return not is_one_of_several() or os.environ.get("RANK", "0") == "0"
-
-
-def is_one_of_several() -> bool:
-    return os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1")
 
 
 class StopRequest:

@@ -21,8 +21,8 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from glassformer.core.errors import GlassformerError, Interrupted, RunError, UsageError
+from glassformer.core.terminal import is_one_of_several
 from glassformer.training.parallel.watch import Watch
-from glassformer.training.signals import is_one_of_several
 
 LOOPBACK = ("127.0.0.1", "localhost")
 AGAIN = "The run is as its last checkpoint has it: go on with the same command and --resume."
