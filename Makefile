@@ -4,7 +4,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test check format bench bench-tokenizer bench-look test-tokenizer test-peers test-long test-faults depth docs clean
+.PHONY: help install dev demo test check format bench bench-tokenizer bench-look test-tokenizer test-peers test-long test-faults depth length busy docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -82,6 +82,13 @@ test-faults: .venv/.installed-dev  ## 200 kills, 50 terminations, 50 killed rank
 
 depth: .venv/.installed  ## how deep a stack can be trained, with which norms; half an hour on a CPU
 	$(BIN)/python benchmarks/depth.py
+
+length: .venv/.installed  ## what each family can copy over growing lengths; LSTM and transformer as sizes grow (a GPU, or hours)
+	$(BIN)/python benchmarks/length.py copy --jobs 2
+	$(BIN)/python benchmarks/length.py overtake
+
+busy: .venv/.installed  ## what training keeps of its speed beside other programs; ten minutes on a quiet machine
+	$(BIN)/python benchmarks/busy.py --wait ours,system
 
 docs: .venv/.installed  ## the pages of docs/ that are made from the code
 	$(BIN)/python docs/make_settings.py

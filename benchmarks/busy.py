@@ -30,19 +30,20 @@ def main() -> None:
     parser.add_argument("--wait", default="ours", help="ours, system, spin, sleep, or a number of turns")
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cases", type=int, default=len(CASES), help="only so many, from the first")
     parser.add_argument("--json", help="keep the figures in this file")
     options = parser.parse_args()
-    ways = options.wait.split(",")
-    figures: dict[str, dict[str, list[float]]] = {way: {case: [] for case in CASES} for way in ways}
+    ways, cases = options.wait.split(","), dict(list(CASES.items())[: options.cases])
+    figures: dict[str, dict[str, list[float]]] = {way: {case: [] for case in cases} for way in ways}
     for _ in range(options.rounds):
-        for case, (trainings, loops) in CASES.items():
+        for case, (trainings, loops) in cases.items():
             for way in ways:
                 environment = WAYS.get(way) or ({} if way == "ours" else {"GOMP_SPINCOUNT": way})
                 figures[way][case] += measure(trainings, loops, environment, options.seconds)
     first = median(figures[ways[0]]["alone"])
-    print(f"{'':12}" + "".join(f"{case:>24}" for case in CASES))  # noqa: T201
+    print(f"{'':12}" + "".join(f"{case:>24}" for case in cases))  # noqa: T201
     for way in ways:
-        cells = [(median(figures[way][case]), figures[way][case]) for case in CASES]
+        cells = [(median(figures[way][case]), figures[way][case]) for case in cases]
         print(f"{way:12}" + "".join(f"{f'{value:,.0f} ({value / first:.2f})':>24}" for value, _ in cells))  # noqa: T201
     if options.json:
         Path(options.json).write_text(json.dumps({"tokens_per_second": figures}, indent=1) + "\n")

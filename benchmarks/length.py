@@ -208,8 +208,8 @@ def cases(what: str) -> list[dict[str, Any]]:
     if what == "copy":
         return [
             {"family": family, "longest": n, "seed": seed}
-            for n in WORDS
             for seed in SEEDS
+            for n in WORDS
             for family in FAMILIES
         ]
     points = {tuple({**MIDDLE, axis: value}.items()) for axis, values in GROWING.items() for value in values}

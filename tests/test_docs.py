@@ -77,6 +77,21 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
         assert done.stdout, command  # a translation by an untrained model may be an empty line
 
 
+@pytest.mark.long
+def test_the_trainings_behind_the_questions_run(tmp_path: Path, shared_data: Path) -> None:
+    """At full length, as the page has them: its figures are theirs."""
+    text = "\n".join(blocks(ROOT / "docs" / "questions.md", "text")).replace("\\\n", " ")
+    commands = [line for line in text.splitlines() if line.startswith("glassformer ")]
+    assert len(commands) >= 6
+    for command in commands:
+        environment = {**os.environ, "GLASSFORMER_DATA": str(shared_data)}
+        done = run_forked(*shlex.split(command)[1:], cwd=tmp_path, env=environment)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+    for command in ("eval runs/tuned --pairs default", "why repetition runs/base", "eval runs/dates --json"):
+        done = run_forked(*command.split(), cwd=tmp_path, env=environment)
+        assert done.returncode == 0 and done.stdout, f"{command}\n{done.stderr}"
+
+
 @pytest.mark.parametrize("page", [str(p.relative_to(ROOT)) for p in PAGES if blocks(p, "python")])
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my.txt").write_text("A line of my own text, which is not long.\n" * 400)

@@ -7,10 +7,22 @@ import sys
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from glassformer.core.waiting import QUIET_LOOKS, Load, seconds_in_line
+from glassformer.core.waiting import (
+    QUIET_LOOKS,
+    Load,
+    Sleepers,
+    Watcher,
+    has_gnu_openmp,
+    seconds_in_line,
+    teams_needed,
+)
 
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only there the count of /proc is kept")
+HERE = pytest.mark.skipif(
+    seconds_in_line() is None or not has_gnu_openmp(), reason="no count in /proc, or another OpenMP"
+)
 
 
 def test_a_busy_machine_is_seen_at_once_and_a_quiet_one_after_several_looks() -> None:
@@ -23,7 +35,7 @@ def test_a_busy_machine_is_seen_at_once_and_a_quiet_one_after_several_looks() ->
     assert not load.look(0.0)
 
 
-@LINUX
+@HERE
 def test_standing_in_line_is_counted() -> None:
     """Two threads on one core: each waits while the other runs."""
     code = """
@@ -44,24 +56,61 @@ print(sum(seconds_in_line().values()))
     assert own is not None and str(threading.get_native_id()) in own
 
 
+@given(threads=st.integers(2, 200), cores=st.integers(1, 200))
+def test_sleepers_are_enough_and_no_more(threads: int, cores: int) -> None:
+    """The library counts one, and of each team all threads but its leader: more than there are cores."""
+
+    def counted(teams: int) -> int:
+        return 1 + (teams + 1) * (threads - 1)
+
+    teams = teams_needed(threads, cores)
+    assert counted(teams) > cores
+    assert teams == 1 or counted(teams - 1) <= cores
+
+
+def test_threads_are_put_to_sleep_while_they_stand_in_line_and_woken_after() -> None:
+    class Counted(Sleepers):
+        held = False
+
+        def hold(self) -> None:
+            self.held = True
+
+        def release(self) -> None:
+            self.held = False
+
+    watcher = Watcher()
+    watcher.sleepers = sleepers = Counted()
+    seen = []
+    for in_line in (0.01, 0.9, 0.5, *[0.02] * QUIET_LOOKS, 0.03):
+        watcher.look(in_line)
+        seen.append(sleepers.held)
+    assert seen == [False, True, True, *[True] * (QUIET_LOOKS - 1), False, False]
+
+
 SLEEPERS = """
-import json, os, threading, torch
+import json, os, time, torch
 from glassformer.core.waiting import Sleepers
 torch.set_num_threads(2)
 x = torch.randn(300, 300)
-first = (x @ x).sum().item(), len(os.listdir("/proc/self/task"))
+
+def tasks():
+    return len(os.listdir("/proc/self/task"))
+
+first = (x @ x).sum().item(), tasks()
 sleepers = Sleepers()
 sleepers.hold()
 sleepers.hold()  # once is enough
-held = (x @ x).sum().item(), len(os.listdir("/proc/self/task")), torch.get_num_threads()
+held = (x @ x).sum().item(), tasks(), torch.get_num_threads()
 sleepers.release()
 sleepers.release()
-import time; time.sleep(0.3)
-print(json.dumps([first, held, len(os.listdir("/proc/self/task"))]))
+end = time.monotonic() + 20
+while tasks() > first[1] and time.monotonic() < end:
+    time.sleep(0.05)
+print(json.dumps([first, held, tasks()]))
 """
 
 
-@LINUX
+@HERE
 def test_sleepers_come_and_go_and_change_no_result() -> None:
     (value, threads), (held_value, held_threads, computing), after = json.loads(python(SLEEPERS))
     assert held_value == value and computing == 2
@@ -80,7 +129,7 @@ print(can_adapt(), sum(t.name == "waiting" for t in threading.enumerate()))
 """
 
 
-@LINUX
+@HERE
 @pytest.mark.parametrize(
     ("threads", "said", "expected"),
     [
@@ -95,32 +144,35 @@ def test_it_is_left_to_the_user_who_said_something(threads: int, said: dict[str,
 
 
 BESIDE = """
-import threading, time, torch
+import os, subprocess, sys, threading, time, torch
 torch.set_num_threads(2)
-from glassformer.core import waiting
-waiting.adapt_waiting()
+from glassformer.core.waiting import adapt_waiting
+adapt_waiting()
 x = torch.randn(256, 256)
-def team():
-    return any(t.name == "sleepers" for t in threading.enumerate())
-def until(wanted, seconds):
+
+def asleep(wanted, seconds):
     end = time.monotonic() + seconds
-    while team() != wanted and time.monotonic() < end:
+    while time.monotonic() < end:
         for _ in range(50):
             torch.relu(x @ x)
-    return team() == wanted
-import subprocess, sys, os
+        if any(t.name == "sleepers" for t in threading.enumerate()) == wanted:
+            return True
+    return False
+
 loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * os.cpu_count())]
 try:
-    print(until(True, 20))
+    put_to_sleep = asleep(True, 20)
 finally:
     for loop in loops:
         loop.kill()
+print(put_to_sleep, asleep(False, 30))
 """
 
 
-@LINUX
-def test_beside_busy_programs_threads_are_put_to_sleep() -> None:
-    assert python(BESIDE).strip() == "True"
+@HERE
+@pytest.mark.long
+def test_beside_busy_programs_threads_are_put_to_sleep_and_woken() -> None:
+    assert python(BESIDE).strip() == "True True"
 
 
 def python(code: str, said: dict[str, str] | None = None) -> str:

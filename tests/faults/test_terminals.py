@@ -198,3 +198,16 @@ def test_a_terminal_gets_no_escapes_and_a_file_gets_the_text(tmp_path: Path) -> 
     shown = os.read(reader, 1000)
     os.close(reader)
     assert b"\x1b" not in shown and b"\\x1b[31mred" in shown
+
+
+def test_what_is_shown_while_libraries_load_goes_without_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "my.txt").write_text("some text\n" * 9)
+    reader, writer = pty.openpty()
+    command = [*GLASSFORMER, "tokenizer", "train", "my.txt", "--vocab", "260", "--out", "t.json"]
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=writer, check=True, cwd=tmp_path)
+    os.close(writer)
+    shown = os.read(reader, 10000).decode()
+    os.close(reader)
+    before, gone, after = shown.partition("\r\x1b[K")
+    assert before == "Loading …" and gone
+    assert "Loading" not in after and "\\x1b" not in shown  # drawn, not spelled out

@@ -139,6 +139,10 @@ def test_what_can_be_tied_is_and_what_cannot_be_is_said(pair: tuple[Path, Path],
     assert two.encoder.embedding.weight.shape == (7, 8)
     same = gf.EncoderDecoder(gf.ModelConfig(tied=True, source_vocab=11, **sizes))  # as large, not the same
     assert same.encoder.embedding is not same.decoder.embedding
+    fixed = gf.EncoderDecoder(gf.ModelConfig(tied=True, source_vocab=7, embedding="fixed", **sizes))
+    assert fixed.decoder.embedding.weight.requires_grad and not fixed.encoder.embedding.weight.requires_grad
+    with pytest.raises(UsageError, match="one matrix would be held still"):
+        gf.EncoderDecoder(gf.ModelConfig(tied=True, embedding="fixed", **sizes))
     tied = train(pair, tmp_path / "tied", settings={"model.tied": True})
     assert tied.translate(["say one two 3"]) and "unembedding.weight" not in load_file(
         tied.path / "model.safetensors"

@@ -168,11 +168,6 @@ class ModelConfig(Section):
             raise ValueError("model.word_dropout leaves out words; images have none")
         if self.patch and self.embedding == "fixed":
             raise ValueError("model.embedding fixed holds the vectors of words still; images have none")
-        if self.tied and self.embedding == "fixed":
-            raise ValueError(
-                "model.embedding fixed and model.tied: one matrix would be held still and be what the scores "
-                "are learned by. Leave model.tied out, or set model.embedding=learned"
-            )
 
     def dropout_of(self, kind: Literal["attention", "residual", "embedding"]) -> float:
         """The dropout of one kind: its own, or that of all."""

@@ -46,12 +46,12 @@ def can_adapt() -> bool:
         sys.platform == "linux"
         and not told
         and torch.get_num_threads() > 1
-        and _has_gnu_openmp()
+        and has_gnu_openmp()
         and seconds_in_line() is not None
     )
 
 
-def _has_gnu_openmp() -> bool:
+def has_gnu_openmp() -> bool:
     """Whether GNU's OpenMP is in this process, and no other."""
     try:
         loaded = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")

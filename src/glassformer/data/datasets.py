@@ -157,7 +157,8 @@ def open_examples(
     if not wish.allows(examples.geometry or NO_WISH):
         what = examples.geometry or "texts"
         raise UsageError(
-            f"{source} holds {what}: leave out what data.image_size, patch_size and channels say otherwise"
+            f"{source} holds {what}: leave out what data.image_size, patch_size and channels say otherwise, "
+            "and an --init that was made for others"
         )
     return examples
 

@@ -37,22 +37,31 @@ class Examples:
     path: Path | None = None  # where they lie, if they are the user's own
     geometry: Geometry | None = None  # of images
     names: dict[str, list[str]] = field(default_factory=dict)  # by split, where each is a file of its own
+    digests: dict[str, list[str]] = field(default_factory=dict)  # of these files, in the same order
 
     @property
     def fingerprint(self) -> str:
+        """Of the examples, their answers and splits; of files that had to be unpacked, as they lie there."""
         hasher = hashlib.sha256()
         for split, examples in self.splits.items():
-            for inputs, answer in examples:
-                encoded = (
-                    inputs.tobytes() if hasattr(inputs, "tobytes") else repr(inputs).encode(errors="replace")
-                )
+            files = self.digests.get(split)
+            for i, (inputs, answer) in enumerate(examples):
+                if files is not None:
+                    encoded = files[i].encode()
+                elif hasattr(inputs, "tobytes"):
+                    encoded = inputs.tobytes()
+                else:
+                    encoded = repr(inputs).encode(errors="replace")
                 hasher.update(split.encode() + encoded + repr(answer).encode(errors="replace"))
         return hasher.hexdigest()
 
     def whole(self) -> "Examples":
         """The same examples undivided, as one split named `all`."""
         everything = [e for split in SPLITS for e in self.splits.get(split, [])]
-        names = [name for split in SPLITS for name in self.names.get(split, [])]
+        names, digests = (
+            [entry for split in SPLITS for entry in entries.get(split, [])]
+            for entries in (self.names, self.digests)
+        )
         return Examples(
             self.name,
             {"all": everything},
@@ -60,6 +69,7 @@ class Examples:
             path=self.path,
             geometry=self.geometry,
             names={"all": names} if names else {},
+            digests={"all": digests} if digests else {},
         )
 
     def require(self, split: str, least: int = 1) -> list[Example]:

@@ -73,6 +73,7 @@ def own_images(source: str, wish: Geometry, valid: float, test: float) -> Exampl
         whole_path(folder),
         geometry,
         {split: [name for _, (name, _) in rows] for split, rows in divided.items()},
+        {split: [digest for digest, _ in rows] for split, rows in divided.items()},
     )
 
 

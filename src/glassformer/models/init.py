@@ -17,6 +17,7 @@ from math import sqrt
 
 from torch import nn
 
+from glassformer.core.errors import UsageError
 from glassformer.models.block import Block, add, residual_outputs
 from glassformer.models.position import Learned, Sinusoidal
 
@@ -49,6 +50,11 @@ def start_unembedding(
     """The matrix of the last scores: the embedding's own, as large as the body says, or (`fan-in`) zero."""
     if tied:
         assert isinstance(embedding, nn.Embedding)
+        if not embedding.weight.requires_grad:
+            raise UsageError(
+                "model.embedding fixed and model.tied: one matrix would be held still and be what the scores "
+                "are learned by. Leave model.tied out, or set model.embedding=learned"
+            )
         unembedding.weight = embedding.weight
     elif std is not None:
         nn.init.normal_(unembedding.weight, std=std)
