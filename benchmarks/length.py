@@ -269,7 +269,7 @@ def draw(kept: dict[str, list[dict[str, Any]]]) -> None:
         axes.set_xlabel("letters of the longest word")
         axes.set_ylabel("nats per letter that can be known")
         axes.set_title(
-            f"Copying a word, {STEPS:,} steps, {len(SEEDS)} seeds (band: all of them)", fontsize=10
+            f"Copying a word, {STEPS:,} steps, one to three seeds (band: all of them)", fontsize=10
         )
         axes.legend(frameon=False, fontsize=8)
         axes.grid(alpha=0.25)
