@@ -4,7 +4,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test check format bench bench-tokenizer bench-look test-tokenizer test-peers test-long test-faults depth length busy docs clean
+.PHONY: help install dev demo test check format bench bench-tokenizer bench-look test-tokenizer test-peers test-long test-faults depth length tokenizers busy docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -86,6 +86,9 @@ depth: .venv/.installed  ## how deep a stack can be trained, with which norms; h
 length: .venv/.installed  ## what each family can copy over growing lengths; LSTM and transformer as sizes grow (a GPU, or hours)
 	$(BIN)/python benchmarks/length.py copy --jobs 2
 	$(BIN)/python benchmarks/length.py overtake
+
+tokenizers: .venv/.installed  ## six ways to cut a text, compared by what they do to translation; about a quarter of an hour
+	$(BIN)/glassformer train --recipe multi30k-tokenizers --sweep training.seed=0 --out runs/tokenizers
 
 busy: .venv/.installed  ## what training keeps of its speed beside other programs; ten minutes on a quiet machine
 	$(BIN)/python benchmarks/busy.py --wait ours,system
