@@ -1,0 +1,37 @@
+"""What a score is worth: a model beside the baselines on the same split, in one sentence.
+
+A model that is behind a bag of words or a table of counts has not learned what there is to learn, and whoever
+trained it should hear that. Where a score has an interval, a baseline inside it is neither better nor worse.
+"""
+
+from collections.abc import Mapping
+
+Interval = tuple[float, float] | None
+
+
+def verdict(
+    score: tuple[str, float, bool],
+    baselines: Mapping[str, float],
+    interval: Interval = None,
+    advice: str = "",
+) -> str:
+    """How a score (its name, itself, whether more is better) stands to the best of the baselines.
+
+    `advice` is what to do about a model that is behind. Without baselines there is nothing to say.
+    """
+    if not baselines:
+        return ""
+    name, value, more = score
+    best = (max if more else min)(baselines, key=lambda b: baselines[b])
+    other = baselines[best]
+    figures = f"{_shown(name, other)} against {_shown(name, value)}"
+    if interval is not None and interval[0] <= other <= interval[1]:
+        return f"About as good as the best baseline, {best}: {_shown(name, value)} against {_shown(name, other)}."
+    if (value > other) if more else (value < other):
+        return f"Better than the best baseline, {best}: {_shown(name, value)} against {_shown(name, other)}."
+    rest = f": {advice}" if advice else ""
+    return f"A baseline beats this model: {best}, {figures}{rest}."
+
+
+def _shown(name: str, value: float) -> str:
+    return f"{value:.1%}" if name == "accuracy" else f"{value:.4g} {name}"
