@@ -38,6 +38,19 @@ class Result:
         return f"loss {self.loss:.4f}"
 
 
+PRECISE = 4  # decimals of a loss that was measured on plenty
+
+
+def decimals(targets: int) -> int:
+    """As many as mean something: the mean over n targets wavers by about one in the square root of n."""
+    return 2 if targets < 1_000 else PRECISE
+
+
+def percent(share: float, n: int) -> str:
+    """A share of n, without decimals that so few cannot have."""
+    return f"{share:.0%}" if n < 100 else f"{share:.2%}"
+
+
 def wilson(correct: int, n: int, z: float = 1.96) -> tuple[float, float]:
     """Where the true share lies with 95 % confidence when `correct` of `n` were (Wilson's interval)."""
     p = correct / n

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from glassformer.config.data import DataConfig
 from glassformer.config.schema import Config
 from glassformer.config.section import Settings
+from glassformer.core.files import in_bytes
+from glassformer.data.characters import MOST_BYTES, characters_of
 from glassformer.data.datasets import open_corpus
 from glassformer.data.mixtures import Mix, open_mix
 from glassformer.data.overlap import RUN_BYTES, shared_with_train
@@ -72,18 +74,12 @@ class TextTask(Task):
     @classmethod
     def open(cls, data: DataConfig) -> Corpus:
         if data.mix:
-            return open_mix(data.mix, data.valid, data.test, data.field, data.split)
-        return open_corpus(data.source, data.valid, data.test, data.field, data.split)
+            return open_mix(data.mix, data.valid, data.test, data.field, data.split, data.newlines)
+        return open_corpus(data.source, data.valid, data.test, data.field, data.split, data.newlines)
 
     @staticmethod
     def texts(source: Corpus, limit: int | None = None) -> Iterator[str]:
         return source.texts(limit=limit)
-
-    @staticmethod
-    def hint(source: str) -> str | None:
-        if Path(source).suffix.lower() not in (".tsv", ".csv"):
-            return None
-        return f"{source} is read as plain text; for its labels say --task classify."
 
     def settings(self) -> Settings:
         require(self.shards, "train", LEAST_TOKENS, self.source.name)
@@ -95,8 +91,8 @@ class TextTask(Task):
 
     def describe(self) -> str:
         less = "" if self.dropped is None else f", {self.dropped:,} duplicates dropped"
-        size = self.tokens("train").bytes / 1e6
-        return f"{self.source.name}, {size:.2f} MB to train on{less} ({self.source.rule})"
+        size = in_bytes(self.tokens("train").bytes)
+        return f"{self.source.name}, {size} to train on{less} ({self.source.rule})"
 
     def facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {
@@ -105,6 +101,10 @@ class TextTask(Task):
         }
         if self.dropped is not None:
             facts["dropped"] = self.dropped
+        if self.source.skipped:
+            facts["skipped"] = self.source.skipped
+        if self.tokens("train").bytes <= MOST_BYTES and not self.source.is_remote:
+            facts["characters"] = characters_of(self.source.texts("train"))
         if self.overlap:
             facts["overlap"] = {"run_bytes": RUN_BYTES, **self.overlap}
         if isinstance(self.source, Mix):
