@@ -162,7 +162,7 @@ def _is_header(table: Sequence[list[str]], label: int, labels: Sequence[str]) ->
     """
     cells = [row[label].strip() for row in table if len(row) > label]
     rest = [cell for cell in cells[1:] if cell]
-    if len(table) <= FEW_ROWS or not rest or cells[0] in {*rest, *labels}:
+    if len(table) <= FEW_ROWS or not rest or cells[0] in {"", *rest, *labels}:
         return False
     if labels:
         return set(rest) <= set(labels)

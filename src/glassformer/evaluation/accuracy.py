@@ -32,12 +32,16 @@ class Classification(Result):
         return 1 - self.accuracy + 1e-6 * self.loss  # of equal accuracies the smaller loss is better
 
     @property
+    def digits(self) -> int:
+        return decimals(self.n)
+
+    @property
     def score(self) -> tuple[str, float, bool]:
         return "accuracy", self.accuracy, True
 
     def summary(self) -> str:
         of = f" of {self.n}" if self.n < 100 else ""
-        return f"loss {self.loss:.{decimals(self.n)}f}  accuracy {percent(self.accuracy, self.n)}{of}"
+        return f"loss {self.loss:.{self.digits}f}  accuracy {percent(self.accuracy, self.n)}{of}"
 
     def table(self) -> list[tuple[str, str]]:
         low, high = self.interval
@@ -45,10 +49,11 @@ class Classification(Result):
             ("split", self.split),
             (
                 "accuracy",
-                f"{percent(self.accuracy, self.n)}  (95 %: {percent(low, self.n)} to {percent(high, self.n)})",
+                f"{percent(self.accuracy, self.n)}  "
+                f"(95 %: {percent(low, self.n)} to {percent(high, self.n)})",
             ),
             ("n", f"{self.n:,}"),
-            ("loss", f"{self.loss:.{decimals(self.n)}f} nats"),
+            ("loss", f"{self.loss:.{self.digits}f} nats"),
         ]
 
 

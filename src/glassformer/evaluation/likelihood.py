@@ -42,6 +42,10 @@ class Likelihood(Result):
     stride: int
 
     @property
+    def digits(self) -> int:
+        return decimals(self.tokens)
+
+    @property
     def score(self) -> tuple[str, float, bool]:
         return "bits per byte", self.bits_per_byte, False
 
@@ -50,12 +54,12 @@ class Likelihood(Result):
         return asdict(self)
 
     def summary(self) -> str:
-        digits = decimals(self.tokens)
+        digits = self.digits
         bits = f"{self.bits_per_byte:.{digits}f} bits/byte{self._caution()}{self._from_little()}"
         return f"loss {self.loss:.{digits}f}  perplexity {self.perplexity:.{max(0, digits - 2)}f}  {bits}"
 
     def table(self) -> list[tuple[str, str]]:
-        digits = decimals(self.tokens)
+        digits = self.digits
         return [
             ("split", self.split),
             ("loss", f"{self.loss:.{digits}f} nats per token{self._from_little()}"),
@@ -69,7 +73,7 @@ class Likelihood(Result):
         return f" with {self.unknown_share:.2%} {UNKNOWN}, not comparable" if self.unknown_share else ""
 
     def _from_little(self) -> str:
-        little = decimals(self.tokens) < PRECISE
+        little = self.digits < PRECISE
         return f" (of {in_bytes(self.bytes)} only: on other text it may differ much)" if little else ""
 
     @classmethod

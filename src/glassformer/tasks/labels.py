@@ -41,8 +41,8 @@ class LabelTask(ExamplesTask):
         if counts.total() == len(counts):
             raise DataError(
                 f"{self.source.name}: its {len(counts):,} examples have {len(counts):,} different labels, "
-                "none of them twice, so that nothing can be learned of them. If another column is the label, name "
-                "it with --label-column; numbers on a scale are for regression, which this is not."
+                "none of them twice, so that nothing can be learned. If another column is the label, name it "
+                "with --label-column; numbers on a scale are for regression, which this is not."
             )
 
     def _label_counts(self, *splits: str) -> Counter[str]:
@@ -69,7 +69,7 @@ class LabelTask(ExamplesTask):
         if count >= MAJORITY * counts.total():
             lines.append(
                 f"Note: {count / counts.total():.1%} of the training labels are {label!r}: a model that "
-                "always says so is right as often, so compare the accuracy with the majority's (eval shows it)."
+                "always says so is right as often. Compare the accuracy with that of `majority`, the floor."
             )
         return lines
 
