@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from glassformer.config.data import DataConfig
 from glassformer.config.schema import Config
 from glassformer.config.section import Settings
+from glassformer.core.errors import DataError
 from glassformer.core.files import in_bytes
 from glassformer.data.characters import MOST_BYTES, characters_of
 from glassformer.data.datasets import open_corpus
+from glassformer.data.differences import Difficulty, difficulties, unlike
 from glassformer.data.mixtures import Mix, open_mix
 from glassformer.data.overlap import RUN_BYTES, shared_with_train
 from glassformer.data.shard_writer import Progress
@@ -82,6 +84,18 @@ class TextTask(Task):
         return source.texts(limit=limit)
 
     def settings(self) -> Settings:
+        held_out = self.shards.get("valid")
+        count = len(self.shards.get("train", ()))
+        if self.shards and count < LEAST_TOKENS:
+            raise DataError(
+                f"{self.source.name}: {count} tokens to train on, and at least {LEAST_TOKENS} are needed, some "
+                "thousand to learn anything. Give more text."
+            )
+        if self.shards and (held_out is None or len(held_out) < 2):
+            raise DataError(
+                f"{self.source.name}: with {count} tokens to train on nothing was left to validate on. Give "
+                "more text, some KB at least, or hold out a larger share: --set data.valid=0.2"
+            )
         require(self.shards, "train", LEAST_TOKENS, self.source.name)
         require(self.shards, "valid", 2, self.source.name)
         return {"model": {"vocab": len(self.tokenizer)}}
@@ -107,6 +121,8 @@ class TextTask(Task):
             facts["characters"] = characters_of(self.source.texts("train"))
         if self.overlap:
             facts["overlap"] = {"run_bytes": RUN_BYTES, **self.overlap}
+        if self.difficulties:
+            facts["byte_pair_bits"] = {name: round(d.bits, 4) for name, d in self.difficulties.items()}
         if isinstance(self.source, Mix):
             facts["mix"] = [
                 {
@@ -128,6 +144,11 @@ class TextTask(Task):
         unknown = self.tokenizer.unknown if isinstance(self.tokenizer, Vocabulary) else None
         return shared_with_train(self.shards, unknown)
 
+    @cached_property
+    def difficulties(self) -> dict[str, Difficulty]:
+        """What the same simple model needs for each split."""
+        return difficulties(self.shards, self.tokenizer)
+
     def report(self) -> list[str]:
         lines: list[str] = []
         if self.overlap:
@@ -136,6 +157,12 @@ class TextTask(Task):
             lines.append(
                 f"{'Warning' if much else 'Held out'}: {shares} is in the training text too, in runs of "
                 f"{RUN_BYTES} bytes" + ("; figures will be better than on new text." if much else ".")
+            )
+        if unlike(self.difficulties):
+            each = ", ".join(f"{d.bits:.2f} for {name}" for name, d in self.difficulties.items())
+            lines.append(
+                "Warning: the splits are of different kinds: a model of byte pairs counted on train needs "
+                f"{each} bits per byte, so a figure for one of them says little about another."
             )
         return lines + [f"Warning: {text}." for text in self.unknown_warning("valid")]
 
