@@ -50,11 +50,12 @@ class Taking:
         if not self.left_out:
             return []
         files = "1 file is" if len(self.left_out) == 1 else f"{len(self.left_out):,} files are"
-        named = ", ".join(f"{name} ({error.kind})" for name, error in self.left_out[:NAMED])
+        texts_first = sorted(self.left_out, key=lambda entry: not entry[1].remedy)
+        named = ", ".join(f"{name} ({error.kind})" for name, error in texts_first[:NAMED])
         if len(self.left_out) > NAMED:
             kinds = Counter(kind_of_name(name) for name, _ in self.left_out)
             named += f", …; in all {_counted(kinds)}; the data.json of a run lists them all"
-        remedy = next((f". {error.remedy}" for _, error in self.left_out if error.remedy), "")
+        remedy = next((f". {error.remedy}" for _, error in texts_first if error.remedy), "")
         return [f"{files} not UTF-8 text and left out: {named}{remedy}"]
 
 

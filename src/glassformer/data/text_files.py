@@ -4,6 +4,7 @@ import codecs
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Iterator
@@ -140,6 +141,7 @@ def text_digest(path: Path, name: str) -> str:
 
 def read_facts(path: Path, name: str, newlines: Newlines = "normalise") -> TextFacts:
     """Read a file once: refuse what is not text, return what it is known by."""
+    given = shlex.quote(name if path.parent.name == STDIN else str(path))
     unifier = Unifier()
     hasher, content = hashlib.sha256(), hashlib.sha256()
     after_mark: Any = None
@@ -154,7 +156,7 @@ def read_facts(path: Path, name: str, newlines: Newlines = "normalise") -> TextF
                     raise NotTextError(
                         f"{name} is a binary file (it holds NUL bytes), not text.",
                         "UTF-16" if utf16 else "binary",
-                        f"If it is UTF-16 text, convert it: iconv -f UTF-16 -t UTF-8 '{name}' > text.txt",
+                        f"If it is UTF-16 text, convert it: iconv -f UTF-16 -t UTF-8 {given} > text.txt",
                     )
                 decoder.decode(block)
                 hasher.update(block)
@@ -173,7 +175,7 @@ def read_facts(path: Path, name: str, newlines: Newlines = "normalise") -> TextF
             f"{name} is not UTF-8 text: byte 0x{error.object[error.start]:02x} near offset "
             f"{max(0, size + error.start)} fits no character.",
             "not UTF-8",
-            f"If it is Latin-1 text, convert it: iconv -f ISO-8859-1 -t UTF-8 '{name}' > text.txt",
+            f"If it is Latin-1 text, convert it: iconv -f ISO-8859-1 -t UTF-8 {given} > text.txt",
         ) from None
     except OSError as error:
         reason = error.strerror or str(error)

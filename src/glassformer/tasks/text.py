@@ -88,8 +88,8 @@ class TextTask(Task):
         count = len(self.shards.get("train", ()))
         if self.shards and count < LEAST_TOKENS:
             raise DataError(
-                f"{self.source.name}: {count} tokens to train on, and at least {LEAST_TOKENS} are needed, some "
-                "thousand to learn anything. Give more text."
+                f"{self.source.name}: {count} tokens to train on, and at least {LEAST_TOKENS} are needed, "
+                "some thousand to learn anything. Give more text."
             )
         if self.shards and (held_out is None or len(held_out) < 2):
             raise DataError(
@@ -159,10 +159,10 @@ class TextTask(Task):
                 f"{RUN_BYTES} bytes" + ("; figures will be better than on new text." if much else ".")
             )
         if unlike(self.difficulties):
-            each = ", ".join(f"{d.bits:.2f} for {name}" for name, d in self.difficulties.items())
+            each = ", ".join(f"{name} {d.bits:.2f}" for name, d in self.difficulties.items())
             lines.append(
-                "Warning: the splits are of different kinds: a model of byte pairs counted on train needs "
-                f"{each} bits per byte, so a figure for one of them says little about another."
+                "Warning: the splits are of different kinds, so a figure for one says little of another: "
+                f"in bits per byte, by a model of the byte pairs of train, {each}."
             )
         return lines + [f"Warning: {text}." for text in self.unknown_warning("valid")]
 
