@@ -42,12 +42,15 @@ class DataConfig(Section):
         description="word vectors for the embedding, for `tokenizer.kind=word`: GloVe or word2vec as text, "
         "`.txt` or `.vec`, also `.gz`; fixed unless `model.embedding=learned`",
     )
-    text_column: int | str | None = Field(
+    text_column: str | None = Field(
         default=None,
+        coerce_numbers_to_str=True,
         description="of a table to classify, the column (of JSON lines the key) that holds the text: a "
         "name in the header, or a number from 1",
     )
-    label_column: int | str | None = Field(default=None, description="and the one that holds the label")
+    label_column: str | None = Field(
+        default=None, coerce_numbers_to_str=True, description="and the one that holds the label"
+    )
     labels: list[str] = Field(default=[], description="names of the labels; empty: those found in the data")
     image_size: int = Field(
         default=0,

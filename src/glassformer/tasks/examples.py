@@ -51,8 +51,7 @@ class ExamplesTask(Task):
     @classmethod
     def open(cls, data: DataConfig) -> Examples:
         wish = Geometry(data.image_size, data.patch_size, data.channels)
-        columns = (None if c is None else str(c) for c in (data.text_column, data.label_column))
-        table = TableWish(*columns, labels=tuple(data.labels), newlines=data.newlines)
+        table = TableWish(data.text_column, data.label_column, tuple(data.labels), data.newlines)
         return open_examples(data.source, cls.name, data.target, data.valid, data.test, wish, table)
 
     def _labels(self) -> list[str]:
