@@ -40,6 +40,8 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
     (tmp_path / "my.txt").write_text("A line of my own text, which is not long.\n" * 400)
     reviews = [f"{w} film {i}\t{label}" for i in range(60) for w, label in (("good", "1"), ("bad", "0"))]
     (tmp_path / "reviews.tsv").write_text("\n".join(reviews))
+    ratings = "".join(f"{i},{row[:-2]},{row[-1]}\n" for i, row in enumerate(reviews))
+    (tmp_path / "ratings.csv").write_text(f"id,review,stars\n{ratings}")
     weather = [[("sun", "rain", "snow", "fog")[i // 4**k % 4] for k in range(4)] for i in range(200)]
     tagged = "\n".join("".join(f"{w}\t{'good' if w == 'sun' else 'bad'}\n" for w in days) for days in weather)
     for name in ("past", "future"):

@@ -33,3 +33,40 @@ def test_tasks_from_the_command_line(tmp_path: Path) -> None:
     assert (tmp_path / "c.html").is_file()
     nothing = run_forked("classify", "c", cwd=tmp_path, input="")
     assert nothing.returncode == 2 and "nothing to read" in nothing.stderr
+
+
+def test_line_n_of_the_output_answers_line_n_of_the_input(tmp_path: Path) -> None:
+    """Blank lines stay in their places, Windows line ends are no text, characters never seen are named."""
+    rows = [f"{label},{w} film {i}" for i in range(60) for w, label in (("good", "1"), ("bad", "0"))]
+    (tmp_path / "reviews.csv").write_text("\n".join(rows))  # the label in front, no header, no --task
+    small = [*FAST[:-4], "--set", "training.batch=8", "--set", "training.steps=2"]
+    made = run_forked("train", "reviews.csv", "--out", "c", *small, cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert "taken for texts with labels" in made.stderr and "the label from column 1" in made.stderr
+    given = "good film\r\n\r\nbad film é\r\n"
+    said = run_forked("classify", "c", cwd=tmp_path, input=given)
+    assert [bool(line) for line in said.stdout.split("\n")[:-1]] == [True, False, True]
+    assert said.stderr.count("has é: ") == 1
+    answer = json.loads(run_forked("classify", "c", "--json", cwd=tmp_path, input=given).stdout)
+    assert [text["text"] for text in answer["texts"]] == ["good film", "", "bad film é"]
+    assert answer["texts"][1] == {"text": "", "label": None, "probabilities": {}}
+    assert answer["unseen"] == ["é"]
+    look = run_forked("look", "c", "a film €", cwd=tmp_path)
+    assert look.returncode == 0 and "no training text of c has €: " in look.stderr
+    named = ["--text-column", "2", "--label-column", "1", "--out", "n"]
+    again = run_forked("train", "reviews.csv", *named, *small, cwd=tmp_path)
+    assert again.returncode == 0 and "taken" not in again.stderr, again.stderr
+
+
+def test_prompts_and_blanks_name_what_was_never_seen(tmp_path: Path, text_file: Path) -> None:
+    small = [*FAST, "--set", "training.steps=2"]
+    for task in ("language", "masked"):
+        made = run_forked("train", str(text_file), "--task", task, "--out", task, *small, cwd=tmp_path)
+        assert made.returncode == 0, made.stderr
+    written = run_forked("generate", "language", "item 日", "--tokens", "2", "--json", cwd=tmp_path)
+    assert json.loads(written.stdout)["unseen"] == ["日"] and "has 日: " in written.stderr
+    assert not run_forked("generate", "language", "item\r\n", "--tokens", "2", cwd=tmp_path).stderr
+    filled = run_forked("fill", "masked", "--json", cwd=tmp_path, input="item ___\n\n___ Q\n")
+    answer = json.loads(filled.stdout)
+    assert [len(text["blanks"]) for text in answer["texts"]] == [1, 0, 1]
+    assert answer["unseen"] == ["Q"]

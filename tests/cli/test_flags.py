@@ -31,6 +31,8 @@ def test_commands_and_flags_are_a_decision() -> None:
                 "SOURCE",
                 "--task",
                 "--target",
+                "--text-column",
+                "--label-column",
                 "--recipe",
                 "--out",
                 "--init",

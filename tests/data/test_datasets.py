@@ -31,7 +31,7 @@ def test_text_and_its_shares(folder: Path) -> None:
 
 
 def test_a_pattern_and_records_with_their_field(folder: Path) -> None:
-    records = load_dataset(folder / "*.jsonl", field="body")
+    records = load_dataset(folder / "*.jsonl", field="body", newlines="keep")
     assert isinstance(records, Corpus) and records.units == 1
     texts = {text for split in records.splits for text in records.texts(split)}
     assert texts == set(make_documents(60))

@@ -76,9 +76,9 @@ def test_parallel_texts_are_read_line_by_line(tmp_path: Path) -> None:
         ("translate", "a.en", "one\n", r"other language is missing.*--target"),
         ("classify", "a.tsv", "", r"is empty"),
         ("classify", "a.tsv", "\n\n", r"holds no examples"),
-        ("classify", "a.tsv", "1\tgood film\tyes\n", r"3 columns and no header"),
-        ("classify", "a.csv", "label,content\n1,good film\n", r"its header names label, but none of text"),
-        ("classify", "a.csv", "comment,rating\n" + "a,1\nb,0\n" * 9, r"looks like a header"),
+        ("classify", "a.tsv", "1\tgood film\tyes\n", r"3 columns, and it is not clear.*--label-column"),
+        ("translate", "a.tsv", "one\teins\tun\n", r"3 columns and no header"),
+        ("translate", "a.csv", "target,english\neins,one\n", r"its header names target, but none of source"),
     ],
 )
 def test_wrong_tables_are_named_with_the_line(

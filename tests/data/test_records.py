@@ -32,7 +32,7 @@ def test_every_format_gives_the_same_documents_and_shards(
 ) -> None:
     skip_without(name)
     monkeypatch.setattr(shards, "SHARD_TOKENS", 5000)
-    corpus = open_corpus(str(write_records(DOCUMENTS, tmp_path / name)), 0.1, 0.1)
+    corpus = open_corpus(str(write_records(DOCUMENTS, tmp_path / name)), 0.1, 0.1, newlines="keep")
     documents = read(corpus)
     assert [text for _, text in documents] == DOCUMENTS
     assert {split for split, _ in documents} == {"train", "valid", "test"}
@@ -43,7 +43,9 @@ def test_every_format_gives_the_same_documents_and_shards(
     for split, tokens in open_shards(folder).items():
         assert tokens.read(0, len(tokens)).tolist() == expected[split]
         assert tokens.bytes == sum(len(text.encode()) for s, text in documents if s == split)
-    plain = tokenize(open_corpus(str(write_records(DOCUMENTS, tmp_path / "b.jsonl")), 0.1, 0.1), Byte())
+    plain = tokenize(
+        open_corpus(str(write_records(DOCUMENTS, tmp_path / "b.jsonl")), 0.1, 0.1, newlines="keep"), Byte()
+    )
     files = sorted(path.name for path in folder.glob("*.npy"))
     assert len(files) > 6 and files == sorted(path.name for path in plain.glob("*.npy"))
     assert all((folder / f).read_bytes() == (plain / f).read_bytes() for f in files)
@@ -95,7 +97,7 @@ def test_a_folder_may_hold_texts_and_records_together(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text(DOCUMENTS[50], encoding="utf-8", newline="")
     (tmp_path / "c.txt.gz").write_bytes(gzip.compress(DOCUMENTS[51].encode()))
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\0\0")
-    corpus = open_corpus(str(tmp_path), 0.2, 0.0)
+    corpus = open_corpus(str(tmp_path), 0.2, 0.0, newlines="keep")
     assert [text for _, text in read(corpus)] == DOCUMENTS[:52]
     assert "picture.png" in corpus.warnings[0]
     assert "test" not in corpus.splits
@@ -144,14 +146,14 @@ def test_few_documents_are_cut_and_nothing_is_lost(tmp_path: Path) -> None:
 
 def test_no_more_is_held_out_than_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splits, "HELD_OUT", 4000)
-    corpus = open_corpus(str(write_records(DOCUMENTS, tmp_path / "a.jsonl.gz")), 0.3, 0.3)
+    corpus = open_corpus(str(write_records(DOCUMENTS, tmp_path / "a.jsonl.gz")), 0.3, 0.3, newlines="keep")
     total = sum(len(text.encode()) for text in DOCUMENTS)
     assert sum(corpus.bytes(split) for split in corpus.splits) == pytest.approx(total, abs=3)
     held_out = sum(len(text.encode()) for split, text in read(corpus) if split == "valid")
     assert 0.3 * 4000 < held_out < 2 * 4000 < 0.3 * total
     for k in range(40):  # most files are not looked into: their size tells
         write_records(DOCUMENTS, tmp_path / f"{k}.jsonl.gz")
-    many = open_corpus(str(tmp_path), 0.3, 0.3, "text")
+    many = open_corpus(str(tmp_path), 0.3, 0.3, "text", newlines="keep")
     assert sum(many.sizes) == pytest.approx(41 * total, rel=0.01)
 
 

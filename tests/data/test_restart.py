@@ -184,7 +184,7 @@ def test_duplicates_are_dropped_across_sources(tmp_path: Path, caches: Callable[
     earlier: set[str] = set()
     for k in range(3):
         texts = draw.choices(DOCUMENTS, k=150)
-        corpus = open_corpus(str(write_records(texts, tmp_path / f"{k}.jsonl")), 0.1, 0.1)
+        corpus = open_corpus(str(write_records(texts, tmp_path / f"{k}.jsonl")), 0.1, 0.1, newlines="keep")
         fresh = [t for i, t in enumerate(texts) if t not in earlier and t not in texts[:i]]
         earlier |= set(texts)
         folders.append(tokenize(corpus, Byte(), after=list(folders)))

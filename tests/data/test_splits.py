@@ -165,4 +165,4 @@ def test_older_runs_have_the_splits_they_had(tmp_path: Path) -> None:
     for count, fingerprint in records.items():
         name = "r.jsonl" if count == 120 else "r2.jsonl"
         path = write_records(make_documents(count), tmp_path / name)
-        assert open_corpus(str(path), 0.1, 0.1, split="name").fingerprint == fingerprint
+        assert open_corpus(str(path), 0.1, 0.1, split="name", newlines="keep").fingerprint == fingerprint

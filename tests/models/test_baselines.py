@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.models.bag_of_words import Bag
+from glassformer.models.bag_of_words import Bag, Features
 from glassformer.models.ngram import NGram
 
 
@@ -67,7 +67,7 @@ def test_the_bag_of_words_is_logistic_regression() -> None:
     words = [f"w{i}" for i in range(30)]
     texts = [" ".join(draw.choice(words, 8)) for _ in range(200)]
     labels = [int("w1" in t.split()) + int("w2" in t.split()) for t in texts]
-    bag = Bag(texts, labels, 3, penalty=1e-3)
+    bag = Bag(Features(texts), labels, 3, penalty=1e-3)
     features = np.array([[w in t.split() for w in sorted(words)] for t in texts], float)
     peer = sklearn.LogisticRegression(C=1 / (2 * 1e-3 * len(texts)), tol=1e-8, max_iter=5000)
     peer.fit(features, labels)

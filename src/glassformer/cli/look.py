@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glassformer.cli import console
-from glassformer.cli.opening import RunPath, open_run
+from glassformer.cli.opening import RunPath, open_run, warn_unseen
 
 if TYPE_CHECKING:
     from glassformer.inspection.edits import Edit
@@ -70,12 +70,14 @@ def look(
     from pathlib import Path
 
     from glassformer.core.files import make_folder, write_atomically
+    from glassformer.core.terminal import without_last_newline
     from glassformer.inspection.html import as_html
     from glassformer.inspection.plots import draw_all
     from glassformer.inspection.report_text import as_text
 
     opened = open_run(run)
-    text = console.read_input().removesuffix("\n") if text == "-" else text
+    text = without_last_newline(console.read_input()) if text == "-" else text
+    warn_unseen(opened, text)
     look_ = opened.look(text, target=target, tokens=tokens, edits=[_ablated(name) for name in ablate or []])
     report = look_.report(maps, position, relations)
     if html is not None:

@@ -94,6 +94,15 @@ def train(
     target: Annotated[
         str | None, typer.Option(help="The other language of a parallel text, line by line.")
     ] = None,
+    text_column: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a table to classify, the column of the text: a name or a number.", show_default=False
+        ),
+    ] = None,
+    label_column: Annotated[
+        str | None, typer.Option(help="And the column of the label.", show_default=False)
+    ] = None,
     recipe: Annotated[str | None, typer.Option(help="Tested settings by name, or a YAML file.")] = None,
     out: Annotated[str | None, typer.Option(help="The run directory to make.")] = None,
     init: Annotated[str | None, typer.Option(help="Start from the weights of this run.")] = None,
@@ -114,10 +123,13 @@ def train(
             refuse_missing(source, task)
         if init is not None:
             refuse_no_run(Path(init))
-    from glassformer.config.recipes import load_variants, parse_overrides
+    from glassformer.config.recipes import load_variants, merge, nested, parse_overrides
 
-    settings = parse_overrides(set_ or [])
+    columns = {"text_column": text_column, "label_column": label_column}
+    said = {f"data.{name}": column for name, column in columns.items() if column is not None}
+    settings = merge(parse_overrides(set_ or []), nested(said))
     variants = load_variants(recipe) if recipe else {}
+    from glassformer.evaluation.result import PLENTY, decimals
     from glassformer.runs.compare import compare_runs, show_table
     from glassformer.runs.sweep import parse_sweep, sweep_runs
     from glassformer.runs.train import train as train_run
@@ -145,7 +157,8 @@ def train(
     if json_:
         console.put_json({"run": str(run.path), **result})
         return
-    floor = "; ".join(f"{name} {value:.4g}" for name, value in result["floor_scores"].items())
+    digits = decimals(result["valid"].get("tokens") or result["valid"].get("n") or PLENTY)
+    floor = "; ".join(f"{name} {value:.{digits}g}" for name, value in result["floor_scores"].items())
     console.put(
         f"Validation: {result['summary']} (best at step {result['best_step']}).\n"
         f"The floor, {result['score']['name']}: {floor}.\n"
@@ -222,7 +235,7 @@ def evaluate(
     for name, value in result.table():
         console.put(f"{name:<14} {value}")
     for name, value in floor.items():
-        console.put(f"{'floor':<14} {value:.4f} {result.score[0]}: {name}")
+        console.put(f"{'floor':<14} {value:.{result.digits}f} {result.score[0]}: {name}")
     if mistakes:
         console.put("\n" + mistakes.show())
 

@@ -28,6 +28,8 @@ RunPath = Annotated[
     str, typer.Argument(metavar="RUN", help="A run directory.", show_default=False, callback=is_run)
 ]
 
+SHOWN = 12  # characters that a warning names
+
 
 def open_run(path: str) -> "Run":
     from glassformer.core.process import tune_process
@@ -40,3 +42,17 @@ def open_run(path: str) -> "Run":
             f"Note: {path} is unsealed (made by an older version): a changed file in it goes unnoticed."
         )
     return run
+
+
+def warn_unseen(run: "Run", *texts: str) -> list[str]:
+    """Name the characters that a model knows nothing of, since none of its training text has them."""
+    unseen = run.unseen("".join(dict.fromkeys(texts)))
+    if unseen:
+        named = ", ".join(
+            c if c.isprintable() and not c.isspace() else ascii(c)[1:-1] for c in unseen[:SHOWN]
+        )
+        more = f" and {len(unseen) - SHOWN} more" if len(unseen) > SHOWN else ""
+        console.note(
+            f"Warning: no training text of {run.path} has {named}{more}: what it makes of them means nothing."
+        )
+    return unseen

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import console
-from glassformer.cli.opening import RunPath, open_run
+from glassformer.cli.opening import RunPath, open_run, warn_unseen
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Text = Annotated[
@@ -72,8 +72,9 @@ def generate(
     if prompt == "-":
         prompt = console.read_input()
     opened = open_run(run)
+    unseen = warn_unseen(opened, prompt)
     if beams is not None:
-        _generate_by_beams(opened.search(prompt, tokens, beams)[:n], prompt, json_)
+        _generate_by_beams(opened.search(prompt, tokens, beams)[:n], prompt, unseen, json_)
         return
     parts = opened.stream(prompt, tokens, sampler=sampler, n=n, stop=stops)
     if n == 1 and not json_:  # on the terminal as it is written
@@ -84,16 +85,18 @@ def generate(
         return
     texts = ["".join(pieces) for pieces in zip(*parts, strict=True)]
     if json_:
-        console.put_json({"prompt": prompt, "texts": texts, "seed": seed})
+        console.put_json({"prompt": prompt, "texts": texts, "seed": seed, "unseen": unseen})
         return
     for number, text in enumerate(texts, start=1):
         console.put(f"--- {number} ---\n{prompt}{text}")
 
 
-def _generate_by_beams(hypotheses: list[tuple[str, float]], prompt: str, json_: bool) -> None:
+def _generate_by_beams(
+    hypotheses: list[tuple[str, float]], prompt: str, unseen: list[str], json_: bool
+) -> None:
     if json_:
         texts, scores = zip(*hypotheses, strict=True)
-        console.put_json({"prompt": prompt, "texts": texts, "scores": scores})
+        console.put_json({"prompt": prompt, "texts": texts, "scores": scores, "unseen": unseen})
     elif len(hypotheses) == 1:
         console.put(prompt + hypotheses[0][0])
     else:
@@ -118,12 +121,13 @@ def translate(
 ) -> None:
     """Translate a text, or each line of standard input."""
 
-    lines = _lines(text)
+    lines, opened = _lines(text), open_run(run)
+    unseen = warn_unseen(opened, *lines)
     with console.working("translating", len(lines)) as advance:
-        translations = open_run(run).translate(lines, beams=beams, length_penalty=penalty, progress=advance)
+        translations = opened.translate(lines, beams=beams, length_penalty=penalty, progress=advance)
     if json_:
         pairs = [{"source": s, "target": t} for s, t in zip(lines, translations, strict=True)]
-        console.put_json({"translations": pairs})
+        console.put_json({"translations": pairs, "unseen": unseen})
         return
     for translation in translations:
         console.put(translation)
@@ -151,12 +155,16 @@ def classify(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Label texts or images, or each line of standard input; a tagger labels the words of each."""
+    """Label texts or images, or each line of standard input; a tagger labels the words of each.
+
+    Line n of the output answers line n of the input; a blank line has no label.
+    """
     opened, texts = open_run(run), text or ["-"]
     lines = [line for given in texts for line in _lines(given)]
-    answers = opened.label([line for line in lines if line.strip()])
+    unseen = warn_unseen(opened, *lines)
+    answers = opened.label(lines)
     if json_:
-        console.put_json({"texts": [answer.as_json() for answer in answers]})
+        console.put_json({"texts": [answer.as_json() for answer in answers], "unseen": unseen})
         return
     for answer in answers:
         console.put(answer.show())
@@ -180,9 +188,11 @@ def fill(
     from glassformer.inspection.report_text import bar, visible
 
     opened, lines = open_run(run), _lines(text)
-    filled = [opened.fill(line, top) for line in lines if line.strip()]
+    unseen = warn_unseen(opened, *lines)
+    filled = [opened.fill(line, top) for line in lines]
     if json_:
-        console.put_json({"texts": [{"text": f.text, "blanks": f.blanks} for f in filled]})
+        answers = [{"text": f.text, "blanks": f.blanks} for f in filled]
+        console.put_json({"texts": answers, "unseen": unseen})
         return
     for answer in filled:
         console.put(answer.text)
@@ -193,9 +203,12 @@ def fill(
 
 
 def _lines(text: str) -> list[str]:
-    from glassformer.core.errors import UsageError
+    import re
 
-    lines = console.read_input().removesuffix("\n").split("\n") if text == "-" else [text]
+    from glassformer.core.errors import UsageError
+    from glassformer.core.terminal import without_last_newline
+
+    lines = re.split("\r?\n", without_last_newline(console.read_input())) if text == "-" else [text]
     if not any(line.strip() for line in lines):
         raise UsageError("there is nothing to read: give a text, or lines on standard input")
     return lines

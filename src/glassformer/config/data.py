@@ -18,6 +18,11 @@ class DataConfig(Section):
     field: str = Field(
         default="text", min_length=1, description="where records (JSON lines, Parquet, `hf:`) have their text"
     )
+    newlines: Literal["normalise", "keep"] = Field(
+        default="normalise",
+        description="line ends of your own text and of prompts: `normalise` makes `\\n` of those of Windows "
+        "(`\\r\\n`) and old Macs (`\\r`); `keep` leaves them as they are",
+    )
     dedup: bool = Field(default=False, description="drop documents that came before, in any of the sources")
     valid: float = Field(default=0.05, gt=0, lt=0.5, description="share of your own text kept for validation")
     test: float = Field(
@@ -36,6 +41,15 @@ class DataConfig(Section):
         default=None,
         description="word vectors for the embedding, for `tokenizer.kind=word`: GloVe or word2vec as text, "
         "`.txt` or `.vec`, also `.gz`; fixed unless `model.embedding=learned`",
+    )
+    text_column: str | None = Field(
+        default=None,
+        coerce_numbers_to_str=True,
+        description="of a table to classify, the column (of JSON lines the key) that holds the text: a "
+        "name in the header, or a number from 1",
+    )
+    label_column: str | None = Field(
+        default=None, coerce_numbers_to_str=True, description="and the one that holds the label"
     )
     labels: list[str] = Field(default=[], description="names of the labels; empty: those found in the data")
     image_size: int = Field(

@@ -48,7 +48,8 @@ def refuse_edited(path: Path, config: Config, sealed: Settings) -> None:
         )
 
 
-ORIGINAL_SPLIT = "name"  # of a run that does not say
+# What a run that does not say was made with: the settings before there was a choice.
+ORIGINAL = {"split": "name", "newlines": "keep"}
 
 
 def save_config(config: Config, path: Path) -> None:
@@ -65,8 +66,8 @@ def load_config(path: Path) -> Config:
             "Open it with the version that wrote it."
         )
     data = content.get("data")
-    if isinstance(data, dict):  # before there was a choice, text was divided in one way
-        content = merge(content, {"data": {"split": data.get("split", ORIGINAL_SPLIT)}})
+    if isinstance(data, dict):
+        content = merge(content, {"data": {**ORIGINAL, **data}})
     return build(content, str(path))
 
 

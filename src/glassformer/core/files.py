@@ -248,3 +248,10 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def in_bytes(size: float) -> str:
+    """A size as a person reads it: 140 bytes, 3.2 KB, 1.25 MB."""
+    if size < 1000:
+        return f"{size:.0f} bytes"
+    return f"{size / 1e3:.1f} KB" if size < 1e5 else f"{size / 1e6:.2f} MB"

@@ -105,6 +105,11 @@ def standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
+def without_last_newline(text: str) -> str:
+    """What was typed or piped, without the line end that a shell or an editor puts after it."""
+    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+
+
 def read_standard_input() -> str:
     """All of it, as text."""
     try:

@@ -14,11 +14,12 @@ from glassformer.core.errors import DataError
 from glassformer.core.files import whole_path
 from glassformer.data.catalog import HUB_PREFIX
 from glassformer.data.hub import open_hub
-from glassformer.data.packed import is_packed
+from glassformer.data.newlines import Newlines
 from glassformer.data.records import TextFile, Unit, kind_of
 from glassformer.data.sources import SPLITS, Corpus, Part, Span
 from glassformer.data.splits import Division, Rule, Undivided, by_text
-from glassformer.data.text_files import file_digest, files_under, read_facts
+from glassformer.data.taking import Taking
+from glassformer.data.text_files import file_digest, files_under
 
 PROBES = 16  # files whose beginnings are read
 PROBE_BYTES = 1 << 22  # bytes of text that are read of each
@@ -33,6 +34,10 @@ class Collection(Corpus):
     files: Sequence[Unit] = ()
     sizes: Sequence[float] = ()  # of the text of each file in bytes, about
     division: Division = dataclasses.field(default_factory=lambda: Division("", 0.0, 0.0))
+
+    @property
+    def is_remote(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.name.startswith(HUB_PREFIX)
 
     @property
     def units(self) -> int:
@@ -92,11 +97,13 @@ class Records:
     name: str
     path: Path | None
     field: str
+    newlines: Newlines
     files: Sequence[Unit]
     identities: list[str]
     sizes: list[float]
     complete: bool  # whether all documents were read to find out how much there is
     warnings: list[str]
+    taking: Taking
 
     @property
     def undivided(self) -> Undivided:
@@ -112,6 +119,8 @@ class Records:
     def divided(self, division: Division, rule: Rule) -> Collection:
         valid, test = division.valid, division.test
         facts = f"{self.field} {division.ends} {valid!r} {test!r}"
+        if self.newlines != "keep":
+            facts += f" {self.newlines}"
         if rule == "content":
             facts += f" {division.longest!r} {division.valid_below!r} {division.test_below!r} "
             facts += " ".join(sorted(content.hex() for content in division.cut | division.heavy))
@@ -125,56 +134,55 @@ class Records:
             self.warnings,
             self.path,
             rule,
+            notes=self.taking.notes(),
+            skipped=self.taking.skipped,
             files=self.files,
             sizes=self.sizes,
             division=division,
         )
 
 
-def open_records(source: str, field: str) -> Records:
+def open_records(source: str, field: str, newlines: Newlines) -> Records:
     """The records of a file, a folder, a pattern or a stream."""
     warnings: list[str] = []
-    path, has_size = None, True
+    path, has_size, taking = None, True, Taking(several=False)
     files: Sequence[Unit]
     if source.startswith(HUB_PREFIX):
-        files, identity, has_size = open_hub(source, field)
+        files, identity, has_size = open_hub(source, field, newlines)
         identities = [identity]
     else:
-        files, identities, skipped = _open_files(source, field)
+        files, identities, taking = _open_files(source, field, newlines)
         path = whole_path(source)
-        if skipped:
-            warnings.append(f"{len(skipped)} files are not UTF-8 text and were left out: {skipped[0]}, …")
+        warnings += taking.warnings()
     sizes, complete = _estimate(files)
     total = sum(sizes)
     if not complete and not has_size:
         warnings.append(f"{source} does not say how much text it has; it is taken for {total / 1e9:.2g} GB")
     if not total:
         raise DataError(f"{source} holds no documents.")
-    return Records(source, path, field, files, identities, sizes, complete, warnings)
+    return Records(source, path, field, newlines, files, identities, sizes, complete, warnings, taking)
 
 
-def _open_files(source: str, field: str) -> tuple[list[Unit], list[str], list[str]]:
-    """The files that hold documents, what each is known by, and those that hold none."""
+def _open_files(source: str, field: str, newlines: Newlines) -> tuple[list[Unit], list[str], Taking]:
+    """The files that hold documents, what each is known by, and what was taken and left out."""
     files: list[Unit] = []
     identities: list[str] = []
-    skipped: list[str] = []
-    for path, name in zip(*files_under(source), strict=True):
+    paths, names = files_under(source)
+    taking = Taking(several=len(paths) > 1)
+    for path, name in zip(paths, names, strict=True):
         kind = kind_of(path)
         if kind is not None:
             digest = file_digest(path)
-            files.append(kind(path, name, field, digest))
+            files.append(kind(path, name, field, digest, newlines))
+            taking.add(path)
         else:
-            try:
-                facts = read_facts(path, name)
-            except DataError:
-                if is_packed(path):
-                    raise
-                skipped.append(name)
+            facts = taking.read(path, name, newlines)
+            if facts is None:
                 continue
             digest = facts.digest
             files.append(TextFile(path, name, facts))
         identities.append(f"{name} {digest}")
-    return files, identities, skipped
+    return files, identities, taking
 
 
 def _estimate(files: Sequence[Unit]) -> tuple[list[float], bool]:

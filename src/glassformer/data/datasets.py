@@ -21,14 +21,17 @@ from glassformer.core.errors import UsageError, closest
 from glassformer.core.files import user_path
 from glassformer.data.catalog import DATASETS, Generated, Published, refuse_missing
 from glassformer.data.collection import Records, is_collection, open_records
+from glassformer.data.columns import COLUMN_NAMES, TableWish
+from glassformer.data.columns import NO_WISH as ANY_TABLE
 from glassformer.data.download import local_file
 from glassformer.data.examples import Example, Examples
 from glassformer.data.image_folders import own_images
+from glassformer.data.newlines import Newlines
 from glassformer.data.own_text import OwnText, open_text
 from glassformer.data.patches import NO_WISH, Geometry
 from glassformer.data.sources import Corpus, Span, make_corpus
 from glassformer.data.splits import Rule, by_content, character_start, divide
-from glassformer.data.tables import COLUMN_NAMES, own_examples, read_examples, split_files
+from glassformer.data.tables import is_labelled_table, own_examples, read_examples, split_files
 from glassformer.data.text_files import text_digest
 
 Split = Literal["auto"] | Rule  # what data.split can be
@@ -44,6 +47,7 @@ def load_dataset(
     test: float = 0.05,
     field: str = "text",
     split: Split = "auto",
+    newlines: Newlines = "normalise",
 ) -> Corpus: ...
 @overload
 def load_dataset(
@@ -55,6 +59,7 @@ def load_dataset(
     test: float = 0.05,
     field: str = "text",
     split: Split = "auto",
+    newlines: Newlines = "normalise",
 ) -> Examples: ...
 @overload
 def load_dataset(
@@ -66,6 +71,7 @@ def load_dataset(
     test: float = 0.05,
     field: str = "text",
     split: Split = "auto",
+    newlines: Newlines = "normalise",
 ) -> Corpus | Examples: ...
 def load_dataset(
     name_or_path: str | Path,
@@ -76,6 +82,7 @@ def load_dataset(
     test: float = 0.05,
     field: str = "text",
     split: Split = "auto",
+    newlines: Newlines = "normalise",
 ) -> Corpus | Examples:
     """The data that a SOURCE stands for: a corpus of text, or examples with the answers to learn.
 
@@ -83,12 +90,13 @@ def load_dataset(
                   hf:NAME, or - for standard input
     task          language and masked give a Corpus; classify, tag and translate give Examples. None is what
                   the source has: a data set is for the task it was made for, a file with a `target` is
-                  translated, anything else is text
+                  translated, a table of texts and labels is classified, anything else is text
     target        of a parallel text, the file with the other language, line by line the same
     valid, test   the shares that are held out where a source does not come with splits of its own
     field         where records (JSON lines, Parquet, hf:) have their text
     split         the rule by which text is divided (splits.py); auto: your own by content, what is made
                   here by name
+    newlines      `normalise` makes \\n of the line ends of your own text (newlines.py), `keep` leaves them
 
     Text is not read yet, however much there is; examples are, since they are small. What is missing, is no
     text, or is for another task raises a DataError or UsageError that says what would do.
@@ -96,34 +104,48 @@ def load_dataset(
     source, other = str(name_or_path), None if target is None else str(target)
     task = task or task_of(source, other)
     if task in TEXT_TASKS:
-        return open_corpus(source, valid, test, field, split)
+        return open_corpus(source, valid, test, field, split, newlines)
     if task not in COLUMN_NAMES:
         tasks = [*TEXT_TASKS, *COLUMN_NAMES]
         raise UsageError(f"there is no task '{task}'.{closest(task, tasks)} Tasks: {', '.join(tasks)}.")
-    return open_examples(source, task, other, valid, test)
+    return open_examples(source, task, other, valid, test, table=TableWish(newlines=newlines))
 
 
 def task_of(source: str, target: str | None = None) -> str:
     """What a SOURCE is for when nothing is said."""
     if Path(source).exists():
-        return "translate" if target else "language"
+        if target:
+            return "translate"
+        return "classify" if is_labelled_table(user_path(source)) else "language"
     dataset = DATASETS.get(source)
     return dataset.task if dataset else "language"
 
 
 def open_corpus(
-    source: str, valid: float = 0.05, test: float = 0.05, field: str = "text", split: Split = "auto"
+    source: str,
+    valid: float = 0.05,
+    test: float = 0.05,
+    field: str = "text",
+    split: Split = "auto",
+    newlines: Newlines = "normalise",
 ) -> Corpus:
     """The corpus that a SOURCE stands for: a path or pattern, `-`, hf:…, or the name of a data set.
 
     `field` is where records (JSON lines, Parquet) have their text, `split` the rule by which it is divided.
     """
-    return open_corpora([source], valid, test, field, split)[0]
+    return open_corpora([source], valid, test, field, split, newlines)[0]
 
 
-def open_corpora(sources: Sequence[str], valid: float, test: float, field: str, split: Split) -> list[Corpus]:
+def open_corpora(
+    sources: Sequence[str],
+    valid: float,
+    test: float,
+    field: str,
+    split: Split,
+    newlines: Newlines = "normalise",
+) -> list[Corpus]:
     """Several that are learned from together: what is the user's own among them is divided as one."""
-    found = [_find_corpus(source, valid, test, field, split) for source in sources]
+    found = [_find_corpus(source, valid, test, field, split, newlines) for source in sources]
     own = [source for source in found if not isinstance(source, Corpus)]
     if split == "name":
         divided = iter([source.divided(source.original_division(valid, test), "name") for source in own])
@@ -135,7 +157,7 @@ def open_corpora(sources: Sequence[str], valid: float, test: float, field: str, 
 
 
 def _find_corpus(
-    source: str, valid: float, test: float, field: str, split: Split
+    source: str, valid: float, test: float, field: str, split: Split, newlines: Newlines
 ) -> Corpus | OwnText | Records:
     """A data set with its splits; the user's own text before it has any."""
     dataset = _dataset_named(source)
@@ -146,14 +168,24 @@ def _find_corpus(
     if isinstance(dataset, Published):
         return _published_corpus(source, dataset)
     refuse_missing(source)
-    return open_records(source, field) if is_collection(source) else open_text(source)
+    if is_collection(source):
+        return open_records(source, field, newlines)
+    return open_text(source, newlines)
 
 
 def open_examples(
-    source: str, task: str, target: str | None, valid: float, test: float, wish: Geometry = NO_WISH
+    source: str,
+    task: str,
+    target: str | None,
+    valid: float,
+    test: float,
+    wish: Geometry = NO_WISH,
+    table: TableWish = ANY_TABLE,
 ) -> Examples:
-    """The examples that a SOURCE stands for: a path, or the name of a data set; `wish` is of images."""
-    examples = _find_examples(source, task, target, valid, test, wish)
+    """The examples that a SOURCE stands for: a path, or the name of a data set; `wish` is of images, `table`
+    of tables.
+    """
+    examples = _find_examples(source, task, target, valid, test, wish, table)
     if not wish.allows(examples.geometry or NO_WISH):
         what = examples.geometry or "texts"
         raise UsageError(
@@ -164,7 +196,7 @@ def open_examples(
 
 
 def _find_examples(
-    source: str, task: str, target: str | None, valid: float, test: float, wish: Geometry
+    source: str, task: str, target: str | None, valid: float, test: float, wish: Geometry, table: TableWish
 ) -> Examples:
     dataset = _dataset_named(source)
     if dataset is not None and dataset.task != task:
@@ -179,7 +211,7 @@ def _find_examples(
         images = own_images(source, wish, valid, test)
         if images is not None:
             return images
-    return own_examples(source, task, target, valid, test)
+    return own_examples(source, task, target, valid, test, table)
 
 
 def marked_names() -> list[str]:

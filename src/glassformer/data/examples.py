@@ -19,9 +19,10 @@ from typing import Any
 from glassformer.core.errors import DataError
 from glassformer.data.patches import Geometry
 from glassformer.data.sources import SPLITS
-from glassformer.data.splits import split_of
+from glassformer.data.splits import draw, split_of
 
 Example = tuple[Any, Any]  # input, output
+FEW_INPUTS = 8  # different ones, of which none can be spared
 # What the files or folders of splits may be called.
 SPLIT_NAMES = {"train": ("train",), "valid": ("valid", "val", "dev", "validation"), "test": ("test",)}
 
@@ -38,6 +39,7 @@ class Examples:
     geometry: Geometry | None = None  # of images
     names: dict[str, list[str]] = field(default_factory=dict)  # by split, where each is a file of its own
     digests: dict[str, list[str]] = field(default_factory=dict)  # of these files, in the same order
+    notes: list[str] = field(default_factory=list)  # what was assumed about them, for a person
 
     @property
     def fingerprint(self) -> str:
@@ -91,8 +93,32 @@ def divide_examples(
     """Splits for examples that come without, by a hash of the input (or of what `key` says)."""
     splits: dict[str, list[Example]] = {s: [] for s in SPLITS}
     for example in examples:
-        splits[split_of(key(example) if key else repr(example[0]), valid, test)].append(example)
+        splits[split_of((key or _input_key)(example), valid, test)].append(example)
+    if not splits["valid"]:  # of few examples a hash may choose none
+        splits |= _some_held_out(splits["train"], key or _input_key, valid)
     return splits, f"by a hash of the input, {100 * valid:.3g} % valid, {100 * test:.3g} % test"
+
+
+def _input_key(example: Example) -> str:
+    return repr(example[0])
+
+
+def _some_held_out(
+    examples: list[Example], key: Callable[[Example], str], valid: float
+) -> dict[str, list[Example]]:
+    """Training and validation of examples too few for a share: the inputs that are drawn first, all but a few
+    of which must remain.
+    """
+    groups = sorted(
+        {key(e) for e in examples},
+        key=lambda name: draw(hashlib.sha256(name.encode(errors="replace")).digest()),
+    )
+    count = max(1, round(valid * len(groups))) if len(groups) > FEW_INPUTS else 0
+    chosen = set(groups[:count])
+    return {
+        "train": [e for e in examples if key(e) not in chosen],
+        "valid": [e for e in examples if key(e) in chosen],
+    }
 
 
 def label_names(examples: Iterable[Example]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from glassformer.core.errors import DataError
 from glassformer.core.strict_json import dump_json
 from glassformer.data.catalog import HUB_PREFIX
+from glassformer.data.newlines import Newlines
 from glassformer.data.packed import require_package
 from glassformer.data.records import MAX_RECORD_BYTES, Document, missing_field, record_too_large, text_of
 from glassformer.data.sources import Part
@@ -34,7 +35,10 @@ class HubShard:
 
     text_digest = None
 
-    def __init__(self, stream: Any, source: str, index: int, count: int, field: str, size: float):
+    def __init__(
+        self, stream: Any, source: str, index: int, count: int, field: str, newlines: Newlines, size: float
+    ):
+        self.newlines: Newlines = newlines
         self.stream, self.index, self.count, self.field, self.size = stream, index, count, field, size
         self.name = f"{source}, shard {index}"
 
@@ -49,7 +53,7 @@ class HubShard:
             if row is None:
                 return
             number += 1
-            text = text_of(row, self.field, f"{self.name}, row {number}")
+            text = text_of(row, self.field, f"{self.name}, row {number}", self.newlines)
             if len(text) > MAX_RECORD_BYTES:
                 raise record_too_large(f"{self.name}, row {number}")
             if text:
@@ -59,7 +63,7 @@ class HubShard:
         return self.size
 
 
-def open_hub(source: str, field: str) -> tuple[list[HubShard], str, bool]:
+def open_hub(source: str, field: str, newlines: Newlines) -> tuple[list[HubShard], str, bool]:
     """The shards of a stream, what it is known by, and whether it says how much it holds."""
     datasets = require_package("datasets", source)
     name, config, split = parse(source)
@@ -80,7 +84,9 @@ def open_hub(source: str, field: str) -> tuple[list[HubShard], str, bool]:
     identity = [name, config, split, builder.hash, str(builder.info.version), size]
     identity.append(sorted(map(str, getattr((files or {}).get(split), "origin_metadata", []))))
     shards = [
-        HubShard(stream, source, i, stream.num_shards, field, (size or UNKNOWN_SIZE) / stream.num_shards)
+        HubShard(
+            stream, source, i, stream.num_shards, field, newlines, (size or UNKNOWN_SIZE) / stream.num_shards
+        )
         for i in range(stream.num_shards)
     ]
     return shards, dump_json(identity), bool(size)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from glassformer.core.errors import UsageError
 from glassformer.data.batches import shares_of
 from glassformer.data.datasets import Split, open_corpora
+from glassformer.data.newlines import Newlines
 from glassformer.data.sources import Corpus
 
 
@@ -32,12 +33,19 @@ class Mix(Corpus):
         return dict(zip(names, self.weights, strict=True))
 
 
-def open_mix(mix: dict[str, float], valid: float, test: float, field: str, split: Split = "auto") -> Mix:
+def open_mix(
+    mix: dict[str, float],
+    valid: float,
+    test: float,
+    field: str,
+    split: Split = "auto",
+    newlines: Newlines = "normalise",
+) -> Mix:
     """The sources that `data.mix` names."""
     if "-" in mix:
         raise UsageError("data.mix: standard input cannot be one of several sources; save it to a file first")
     shares_of(list(mix.values()))  # refuses what cannot be mixed before anything is read
-    sources = open_corpora(list(mix), valid, test, field, split)
+    sources = open_corpora(list(mix), valid, test, field, split, newlines)
     fingerprint = hashlib.sha256("\n".join(source.fingerprint for source in sources).encode()).hexdigest()
     total = sum(mix.values())
     name = "mix of " + ", ".join(f"{100 * weight / total:.3g} % {name}" for name, weight in mix.items())
@@ -50,6 +58,8 @@ def open_mix(mix: dict[str, float], valid: float, test: float, field: str, split
         rules,
         fingerprint,
         warnings,
+        notes=[note for source in sources for note in source.notes],
+        skipped=[line for source in sources for line in source.skipped],
         split="content" if split == "auto" else split,
         sources=sources,
         weights=list(mix.values()),

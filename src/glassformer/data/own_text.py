@@ -6,10 +6,11 @@ from pathlib import Path
 from glassformer.core.errors import DataError
 from glassformer.core.files import whole_path
 from glassformer.data.images import is_image
-from glassformer.data.packed import PackedText, is_packed
+from glassformer.data.newlines import Newlines
 from glassformer.data.sources import Corpus, Span, make_corpus
 from glassformer.data.splits import Division, Rule, Undivided, by_name, sort
-from glassformer.data.text_files import files_under, read_facts, spool_standard_input
+from glassformer.data.taking import Taking
+from glassformer.data.text_files import files_under, spool_standard_input
 
 
 @dataclasses.dataclass
@@ -21,7 +22,7 @@ class OwnText:
     documents: list[Span]
     digests: dict[str, str]
     text_digests: dict[str, str]
-    warnings: list[str]
+    taking: Taking
 
     @property
     def undivided(self) -> Undivided:
@@ -33,14 +34,15 @@ class OwnText:
     def divided(self, division: Division, rule: Rule) -> Corpus:
         splits = sort(self.documents, division)
         corpus = make_corpus(
-            self.name, splits, division.words, self.digests, self.warnings, self.text_digests
+            self.name, splits, division.words, self.digests, self.taking.warnings(), self.text_digests
         )
-        return dataclasses.replace(corpus, path=self.path, split=rule)
+        return dataclasses.replace(
+            corpus, path=self.path, split=rule, notes=self.taking.notes(), skipped=self.taking.skipped
+        )
 
 
-def open_text(source: str) -> OwnText:
+def open_text(source: str, newlines: Newlines) -> OwnText:
     """The text files that a SOURCE names; what is no text is left out of a folder, and else refused."""
-    warnings: list[str] = []
     if source == "-":
         paths = [spool_standard_input()]
         names = [paths[0].name]
@@ -49,25 +51,18 @@ def open_text(source: str) -> OwnText:
     documents: list[Span] = []
     digests: dict[str, str] = {}
     text_digests: dict[str, str] = {}
-    skipped: list[str] = []
+    taking = Taking(several=len(paths) > 1)
     for name, path in zip(names, paths, strict=True):
-        try:
-            facts = read_facts(path, "standard input" if source == "-" else name)
-        except DataError:
-            if len(paths) == 1 or is_packed(path):
-                raise
-            skipped.append(name)
+        facts = taking.read(path, "standard input" if source == "-" else name, newlines)
+        if facts is None:
             continue
         digests[name], text_digests[name] = facts.digest, facts.text_digest
-        place = PackedText(path) if is_packed(path) else path
-        documents.append(Span(name, place, facts.start, facts.size, facts.content))
-    if skipped:
-        sample = ", ".join(skipped[:3]) + (", …" if len(skipped) > 3 else "")
-        warnings.append(f"{len(skipped)} files are not UTF-8 text and were left out: {sample}")
+        documents.append(Span(name, facts.place, facts.start, facts.size, facts.content))
     if not documents:
         images = " For the labels of its images say --task classify." if any(map(is_image, paths)) else ""
         raise DataError(
             f"{source} holds no text: expected at least one UTF-8 file that is not empty.{images}"
+            + "".join(f" {line}." for line in taking.warnings())
         )
     path = whole_path(paths[0] if source == "-" else source)
-    return OwnText(source, path, documents, digests, text_digests, warnings)
+    return OwnText(source, path, documents, digests, text_digests, taking)

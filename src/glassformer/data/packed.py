@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from glassformer.core.errors import DataError, UsageError
+from glassformer.data.newlines import PIECE, UnifiedStream
 
-PIECE = 1 << 20  # bytes read at a time
 PACKED_SUFFIXES = (".gz", ".zst")
 INNER_SUFFIXES = (".txt", ".json", ".jsonl", ".ndjson", ".vec")  # what may be packed
 MAX_RATIO = 500  # times its own size that a file may unpack to
@@ -36,25 +36,32 @@ def open_packed(path: Path, hasher: Any = None) -> BinaryIO:
     return file
 
 
-class PackedText:
-    """The text of a packed file, to be read in sections. One that begins after the last is gone on to from
-    there: to unpack the file from its beginning for each would take as many times as long.
+class StreamedText:
+    """The text of a file that is packed, or whose line ends are changed, to be read in sections. One that
+    begins after the last is gone on to from there: to read the file from its beginning for each would take as
+    many times as long.
     """
 
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, path: Path, size: int, unifies: bool = False):
+        """`size` of the text in bytes; `unifies`: its line ends are changed to \\n (newlines.py)."""
+        self.path, self.size, self.unifies = path, size, unifies
         self._file: BinaryIO | None = None
         self._at = 0
 
     def blocks(self, start: int, end: int) -> Iterator[bytes]:
         while start < end and (block := self._read(start, min(PIECE, end - start))):
             start += len(block)
+            if self._at >= self.size:  # of a folder with many such files few should be open
+                self.close()
             yield block
 
     def _read(self, at: int, count: int) -> bytes:
         if self._file is None or self._at > at:
             self.close()
-            self._file = open_packed(self.path)
+            file = open_packed(self.path)
+            self._file = (
+                cast(BinaryIO, io.BufferedReader(UnifiedStream(file), BLOCK)) if self.unifies else file
+            )
         skip(self._file, at - self._at)
         block = self._file.read(count)
         self._at = at + len(block)

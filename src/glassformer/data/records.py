@@ -16,14 +16,13 @@ from typing import Any, Protocol
 
 from glassformer.core.errors import DataError
 from glassformer.core.files import digest
+from glassformer.data.newlines import Newlines, unified
 from glassformer.data.packed import (
     MAX_RATIO,
     PACKED_SUFFIXES,
     PIECE,
     RATIO_FLOOR,
-    PackedText,
     bytes_read,
-    is_packed,
     open_packed,
     require_package,
 )
@@ -98,9 +97,8 @@ class TextFile:
     """A document that is a file."""
 
     def __init__(self, path: Path, name: str, facts: TextFacts):
-        place = PackedText(path) if is_packed(path) else path
         self.name, self.size, self.text_digest = name, path.stat().st_size, facts.text_digest
-        self.span = Span(name, place, facts.start, facts.size, facts.content)
+        self.span = Span(name, facts.place, facts.start, facts.size, facts.content)
 
     def documents(self) -> Iterator[Part]:
         yield self.span
@@ -114,9 +112,17 @@ class RecordFile:
 
     text_digest = None
 
-    def __init__(self, path: Path, name: str, field: str, digest: str | None = None):
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        field: str,
+        digest: str | None = None,
+        newlines: Newlines = "normalise",
+    ):
         self.path, self.name, self.field, self.size = path, name, field, path.stat().st_size
         self.file_digest = digest
+        self.newlines: Newlines = newlines
 
 
 class JsonLines(RecordFile):
@@ -134,7 +140,8 @@ class JsonLines(RecordFile):
                     line = line.removeprefix(codecs.BOM_UTF8)
                 if line.isspace() or not line:
                     continue
-                text = text_of(self._parse(line, number), self.field, f"{self.name}, line {number}")
+                where = f"{self.name}, line {number}"
+                text = text_of(self._parse(line, number), self.field, where, self.newlines)
                 if text:
                     yield Document(text)
         if self.file_digest not in (None, hasher.hexdigest()):
@@ -187,14 +194,15 @@ class Parquet(RecordFile):
                 for batch in file.iter_batches(batch_rows, columns=[self.field], use_threads=False):
                     for value in batch.column(0):
                         row += 1
-                        text = text_of({self.field: value.as_py()}, self.field, f"{self.name}, row {row}")
+                        where = f"{self.name}, row {row}"
+                        text = text_of({self.field: value.as_py()}, self.field, where, self.newlines)
                         # What the file says of itself is not to be relied on: a value that is stored once
                         # may stand for any number of rows.
                         unpacked += len(text)
                         if unpacked > RATIO_FLOOR and unpacked > MAX_RATIO * self.size:
                             raise self._too_dense()
                         if len(text) > MAX_RECORD_BYTES:
-                            raise record_too_large(f"{self.name}, row {row}")
+                            raise record_too_large(where)
                         if text:
                             yield Document(text)
         except UnicodeDecodeError:
@@ -223,14 +231,14 @@ def kind_of(path: Path) -> type[JsonLines] | type[Parquet] | None:
     return JsonLines if name.endswith(tuple(endings)) else None
 
 
-def text_of(row: Any, field: str, where: str) -> str:
+def text_of(row: Any, field: str, where: str, newlines: Newlines = "normalise") -> str:
     """The text of a record, or a message that says what there is instead."""
     if not isinstance(row, dict):
         raise DataError(f"{where}: expected a JSON object, found {_type_name(row)}.")
     text = row.get(field)
     if not isinstance(text, str):
         raise missing_field(where, field, {str(name): _type_name(value) for name, value in row.items()})
-    return text
+    return unified(text, newlines)
 
 
 def missing_field(where: str, field: str, fields: dict[str, str]) -> DataError:

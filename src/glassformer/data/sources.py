@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from glassformer.core.errors import DataError
-from glassformer.data.packed import PIECE, PackedText
+from glassformer.data.packed import PIECE, StreamedText
 from glassformer.data.text_files import DIGEST, normal_form
 from glassformer.tokenizers.patterns import last_cut
 
@@ -26,7 +26,7 @@ class Span:
     """Bytes `start` to `end` of a document, in a file or in memory."""
 
     name: str
-    source: Path | PackedText | bytes
+    source: Path | StreamedText | bytes
     start: int
     end: int
     known_content: bytes = field(default=b"", compare=False)  # what `content` gives, where that is known
@@ -56,7 +56,7 @@ class Span:
     def blocks(self) -> Iterator[bytes]:
         if isinstance(self.source, bytes):
             yield self.source[self.start : self.end]
-        elif isinstance(self.source, PackedText):
+        elif isinstance(self.source, StreamedText):
             yield from self.source.blocks(self.start, self.end)
         else:
             with self.source.open("rb") as file:
@@ -126,6 +126,10 @@ class Corpus:
     path: Path | None = None  # where it lies, if it is the user's own
     split: str = "auto"  # the rule as a setting (data.split), where there was one to choose
     text_digests: dict[str, str] = field(default_factory=dict)  # SHA-256 of each document, in their order
+    notes: list[str] = field(default_factory=list)  # what was taken, for a person
+    skipped: list[str] = field(default_factory=list)  # files that were left out, each with the reason
+
+    is_remote = False  # whether each reading goes over the network
 
     def bytes(self, split: str) -> int:
         return sum(len(span) for span in self.splits.get(split, []))

@@ -125,12 +125,12 @@ def by_content(sources: Sequence[Undivided], valid: float, test: float) -> list[
         return [replace(d, words=f"documents {d.words}") for d in divisions]
     sizes: dict[bytes, int] = {}
     blocks: dict[Part, list[tuple[bytes, int]]] = {}
-    wholes = cuts = 0
+    wholes = cuts = pieces = 0
     for documents, division in zip(known, divisions, strict=True):
         for document in documents():
             if division.cuts(document):
                 found = list(blocks_of(document))
-                cuts += 1
+                cuts, pieces = cuts + 1, pieces + len(found)
                 if isinstance(document, Span):  # what is in memory would stay there
                     blocks[document] = found
                 for content, size in found:
@@ -143,7 +143,8 @@ def by_content(sources: Sequence[Undivided], valid: float, test: float) -> list[
         what = "documents, and blocks of long ones,"
     thresholds = _thresholds(sizes, valid, test)
     if thresholds is None:
-        words = f"the end of each document, as it repeats itself, {_percent(valid, test)}"
+        why = "as it repeats itself" if pieces + wholes > len(sizes) else "as there is little of it"
+        words = f"the end of each document, {why}, {_percent(valid, test)}"
         return [Division(words, valid, test, ends=True) for _ in divisions]
     below, heavy = thresholds
     return [

@@ -1,6 +1,6 @@
 """The user's own examples as text: TSV, CSV, JSON lines, tagged words, and parallel texts.
 
-    classify    two columns, text and label (a header may name them), or {"text": …, "label": …} per line
+    classify    two columns, text and label (columns.py finds them), or {"text": …, "label": …} per line
     tag         a word and its tag per line, an empty line between sentences, or {"words": […], "tags": […]}
     translate   two files, line by line; or two columns; or {"source": …, "target": …} per line
 
@@ -8,46 +8,58 @@ A folder holds files named train, valid (or val, dev) and test, which then are t
 """
 
 import csv
+import io
 import json
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import DataError, UsageError
 from glassformer.core.files import user_path, whole_path
+from glassformer.data.columns import COLUMN_NAMES, NO_WISH, TableWish, find_columns, holds_labels
 from glassformer.data.examples import SPLIT_NAMES, Example, Examples, divide_examples
+from glassformer.data.newlines import unified
 from glassformer.data.text_files import text_digest
 
-COLUMN_NAMES = {  # what the two columns may be called
-    "classify": (("text", "sentence", "review", "document"), ("label", "class", "sentiment", "category")),
-    "tag": (("words", "tokens"), ("tags", "labels")),
-    "translate": (("source", "src", "from"), ("target", "tgt", "to")),
-}
+TABLES = {".tsv": "\t", ".csv": ","}  # and what is between two cells
+PEEKED = 1 << 18  # characters of a table that are looked at to see what it is for
 
 
-def own_examples(source: str, task: str, target: str | None, valid: float, test: float) -> Examples:
+@dataclass
+class Table:
+    """The examples of one file, and what a person should know about them."""
+
+    examples: list[Example]
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def own_examples(
+    source: str, task: str, target: str | None, valid: float, test: float, wish: TableWish = NO_WISH
+) -> Examples:
     """The examples in a file or folder of the user's."""
     path = user_path(source)
     if path.is_dir():
-        splits = _folder(path, task)
+        files = split_files(path)
+        tables = {split: read_table(file, task, None, wish) for split, file in files.items()}
+        if "train" not in tables:
+            images = ", or a folder of images for each label" if task == "classify" else ""
+            raise DataError(
+                f"{path}: expected a file named train (.tsv, .csv, .jsonl), and valid and test{images}."
+            )
+        splits = {split: table.examples for split, table in tables.items()}
         rule = "as the files are named"
     else:
-        splits, rule = divide_examples(read_examples(path, task, target), valid, test)
+        tables = {"": read_table(path, task, target, wish)}
+        splits, rule = divide_examples(tables[""].examples, valid, test)
     if not any(splits.values()):
         raise DataError(f"{source} holds no examples.")
-    return Examples(source, splits, rule, path=whole_path(path))
-
-
-def _folder(folder: Path, task: str) -> dict[str, list[Example]]:
-    files = split_files(folder)
-    splits = {split: read_examples(path, task, None) for split, path in files.items()}
-    if "train" not in splits:
-        images = ", or a folder of images for each label" if task == "classify" else ""
-        raise DataError(
-            f"{folder}: expected a file named train (.tsv, .csv, .jsonl), and valid and test{images}."
-        )
-    return splits
+    warnings, notes = (
+        [line for table in tables.values() for line in lines(table)]
+        for lines in (lambda table: table.warnings, lambda table: table.notes)
+    )
+    return Examples(source, splits, rule, warnings, path=whole_path(path), notes=notes)
 
 
 def split_files(folder: Path) -> dict[str, Path]:
@@ -60,98 +72,124 @@ def split_files(folder: Path) -> dict[str, Path]:
     return files
 
 
-def read_examples(path: Path, task: str, target: str | None) -> list[Example]:
+def is_table(source: str) -> bool:
+    """Whether a SOURCE is a file of rows and columns, by its name."""
+    path = user_path(source)
+    return path.suffix.lower() in TABLES and path.is_file()
+
+
+def is_labelled_table(path: Path) -> bool:
+    """Whether a file is a table whose beginning shows texts and labels (columns.py)."""
+    separator = TABLES.get(path.suffix.lower())
+    if separator is None or not path.is_file():
+        return False
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            text = file.read(PEEKED)
+        rows = list(_cells(io.StringIO(text, newline=""), separator))
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return False
+    return holds_labels(rows[:-1] if len(text) == PEEKED else rows)  # the last may be cut in the middle
+
+
+def read_examples(
+    path: Path, task: str, target: str | None = None, wish: TableWish = NO_WISH
+) -> list[Example]:
+    return read_table(path, task, target, wish).examples
+
+
+def read_table(path: Path, task: str, target: str | None = None, wish: TableWish = NO_WISH) -> Table:
+    """The examples of a file, for a task."""
     text_digest(path, str(path))
-    if task == "translate" and target is not None:
-        return _parallel(path, user_path(target))
     suffix = path.suffix.lower()
-    if suffix in (".jsonl", ".ndjson"):
-        return list(_json_lines(path, task))
-    if task == "tag":
-        return list(_tagged(path))
-    if suffix in (".tsv", ".csv"):
-        return list(_columns(path, task, "\t" if suffix == ".tsv" else ","))
-    if task == "translate":
+    if task == "translate" and target is not None:
+        examples = _parallel(path, user_path(target))
+    elif suffix in (".jsonl", ".ndjson"):
+        return _with_labels(_json_lines(path, task, wish), task, wish, path)
+    elif task == "tag":
+        examples = list(_tagged(path))
+    elif suffix in TABLES:
+        return _columns(path, task, TABLES[suffix], wish)
+    elif task == "translate":
         raise UsageError(
             f"{path}: the other language is missing: name its file with --target, line by line the same"
         )
-    raise UsageError(f"{path}: expected .tsv, .csv or .jsonl for the task {task}")
+    else:
+        raise UsageError(f"{path}: expected .tsv, .csv or .jsonl for the task {task}")
+    return Table(examples)
 
 
-def _columns(path: Path, task: str, separator: str) -> Iterator[Example]:
+def _with_labels(
+    rows: Iterable[tuple[int, Example]], task: str, wish: TableWish, path: Path, note: str = ""
+) -> Table:
+    """Examples with the lines they came from; of those to be classified what has no label is left out."""
+    table = Table([], [f"{path}: {note}"] if note else [])
+    unlabelled: list[int] = []
+    for number, example in rows:
+        if task == "classify" and example[1] == "" and "" not in wish.labels:
+            unlabelled.append(number)
+        else:
+            table.examples.append(example)
+    if unlabelled:
+        lines = ", ".join(map(str, unlabelled[:10])) + (", …" if len(unlabelled) > 10 else "")
+        table.warnings.append(
+            f"{path}: {len(unlabelled):,} of {len(unlabelled) + len(table.examples):,} rows have no label "
+            f"and were left out (line {lines})"
+        )
+    return table
+
+
+def _cells(file: Iterable[str], separator: str) -> Iterator[list[str]]:
     # Tab-separated text is taken as it stands: quotes in it are part of the sentence.
     quoting = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
     csv.field_size_limit(1 << 30)  # a document may be a cell
+    return csv.reader(file, delimiter=separator, quoting=quoting)
+
+
+def _columns(path: Path, task: str, separator: str, wish: TableWish) -> Table:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            table = list(csv.reader(file, delimiter=separator, quoting=quoting))
+            table = list(_cells(file, separator))
     except csv.Error as error:
         raise DataError(f"{path} cannot be read as a table: {error}.") from None
     rows = [(number, row) for number, row in enumerate(table, start=1) if any(c.strip() for c in row)]
     if not rows:
         raise DataError(f"{path} holds no examples.")
-    first, second, named = _places(path, rows[0][1], task)
-    rows = rows[1:] if named else rows
-    answers = Counter(row[second].strip() for _, row in rows if len(row) > second)
-    if task == "classify" and len(rows) > 8 and answers[rows[0][1][second].strip()] == 1:
-        rest = [n for label, n in answers.items() if label != rows[0][1][second].strip()]
-        if min(rest, default=0) > 1:
-            raise DataError(
-                f"{path}: the first line looks like a header, since its label '{rows[0][1][second].strip()}' "
-                "never comes again. Name the columns text and label, or remove it."
-            )
-    for number, row in rows:
-        if len(row) <= max(first, second):
-            raise DataError(
-                f"{path}, line {number}: expected {max(first, second) + 1} columns, found {len(row)}. "
-                f"Each line holds {COLUMN_NAMES[task][0][0]} and {COLUMN_NAMES[task][1][0]}."
-            )
-        yield row[first].strip(), row[second].strip()
+    found = find_columns(str(path), [row for _, row in rows], task, wish)
+    width = max(found.first, found.second) + 1
+
+    def examples() -> Iterator[tuple[int, Example]]:
+        for number, row in rows[1:] if found.header else rows:
+            if len(row) < width:
+                raise DataError(
+                    f"{path}, line {number}: expected {width} columns, found {len(row)}. "
+                    f"Each line holds {COLUMN_NAMES[task][0][0]} and {COLUMN_NAMES[task][1][0]}."
+                )
+            first, second = (unified(row[i], wish.newlines).strip() for i in (found.first, found.second))
+            yield number, (first, second)
+
+    return _with_labels(examples(), task, wish, path, found.note)
 
 
-def _places(path: Path, header: list[str], task: str) -> tuple[int, int, bool]:
-    """Which columns hold input and output: as the header says, else the first two; whether there is one."""
-    names = [cell.strip().lower() for cell in header]
-    columns = [
-        next((i for i, n in enumerate(names) if n in candidates), None) for candidates in COLUMN_NAMES[task]
-    ]
-    if columns[0] is not None and columns[1] is not None:
-        return columns[0], columns[1], True
-    if len(header) > 1 and (columns[0] is not None or columns[1] is not None):
-        present, absent = (COLUMN_NAMES[task][i] for i in ((0, 1) if columns[1] is None else (1, 0)))
-        raise DataError(
-            f"{path}: its header names {' '.join(set(present) & set(names))}, but none of "
-            f"{', '.join(absent)}. Name both columns, or neither."
-        )
-    if len(header) < 2:
-        raise DataError(
-            f"{path}: expected two columns, {COLUMN_NAMES[task][0][0]} and {COLUMN_NAMES[task][1][0]}, "
-            "found one. A .tsv file has a tab between them, a .csv file a comma."
-        )
-    if len(header) > 2:
-        raise DataError(
-            f"{path}: {len(header)} columns and no header that names {COLUMN_NAMES[task][0][0]} and "
-            f"{COLUMN_NAMES[task][1][0]}. Add one, or keep these two columns alone."
-        )
-    return 0, 1, False
-
-
-def _json_lines(path: Path, task: str) -> Iterator[Example]:
+def _json_lines(path: Path, task: str, wish: TableWish) -> Iterator[tuple[int, Example]]:
+    said = (wish.text_column, wish.label_column) if task == "classify" else (None, None)
+    keys = [(name,) if name else names for name, names in zip(said, COLUMN_NAMES[task], strict=True)]
     for number, line in enumerate(_lines(path), start=1):
         if not line.strip():
             continue
         try:
             row: dict[str, Any] = json.loads(line)
-            inputs = next(row[name] for name in COLUMN_NAMES[task][0] if name in row)
-            answer = next(row[name] for name in COLUMN_NAMES[task][1] if name in row)
-        except (ValueError, StopIteration, TypeError):
-            keys = f'{{"{COLUMN_NAMES[task][0][0]}": …, "{COLUMN_NAMES[task][1][0]}": …}}'
-            raise DataError(f"{path}, line {number}: expected a JSON object {keys}.") from None
+            inputs, answer = (next(row[name] for name in names if name in row) for names in keys)
+        except (ValueError, StopIteration, RuntimeError, TypeError):
+            expected = f'{{"{keys[0][0]}": …, "{keys[1][0]}": …}}'
+            raise DataError(f"{path}, line {number}: expected a JSON object {expected}.") from None
         if task == "tag":
             _same_length(path, number, inputs, answer)
-            yield [str(w) for w in inputs], [str(t) for t in answer]
+            yield number, ([str(w) for w in inputs], [str(t) for t in answer])
         else:
-            yield str(inputs), str(answer)
+            missing = answer is None and task == "classify" and "None" not in wish.labels
+            first, second = (unified(str(value), wish.newlines) for value in (inputs, answer))
+            yield number, (first, "" if missing else second)
 
 
 def _tagged(path: Path) -> Iterator[Example]:

@@ -4,9 +4,10 @@ import codecs
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ from glassformer.core.files import (
 )
 from glassformer.core.lock import NAME as LOCK
 from glassformer.core.terminal import standard_input
-from glassformer.data.packed import PIECE, open_packed
+from glassformer.data.newlines import PIECE, Newlines, Unifier, unified_blocks
+from glassformer.data.packed import StreamedText, is_packed, open_packed
 
 RUN_CONFIG, CONFIG_START = "config.yaml", b"format_version:"  # what makes a folder a run, and how it begins
 BEGINNING = ("seal.json", "tokenizer.json", "data.json")  # what a run has before its configuration
@@ -109,35 +111,52 @@ def _is_own_output(path: Path, root: Path, known: dict[Path, bool]) -> bool:
     return path.name == COMPARISON and any(is_run_folder(p) for p in path.parent.iterdir() if p.is_dir())
 
 
+class NotTextError(DataError):
+    """A file that is no text: what it is in a word or two, and how to make text of it, if that can be."""
+
+    def __init__(self, message: str, kind: str, remedy: str = ""):
+        super().__init__(f"{message} {remedy}".strip())
+        self.kind = kind
+        self.remedy = "" if kind == "binary" else remedy
+
+
 @dataclass(frozen=True)
 class TextFacts:
-    """What one reading of a text file tells; sizes are those of the text, unpacked."""
+    """What one reading of a text file tells; all of it is of the text, unpacked and with its line ends as
+    they are wanted.
+    """
 
     digest: str  # SHA-256 of all of it
     text_digest: str  # of what stands after a byte-order mark, which is no part of the text
     content: bytes  # hash of the text in its normal form; none of a long one, which may never need it
     start: int  # length of the mark
     size: int
+    place: Path | StreamedText  # where its bytes are read from
 
 
-def text_digest(path: Path, name: str, progress: Callable[[int], None] = lambda _: None) -> str:
+def text_digest(path: Path, name: str) -> str:
     """Read a file once: refuse what is not text, return the digest of its content."""
-    return read_facts(path, name, progress).digest
+    return read_facts(path, name, "keep").digest
 
 
-def read_facts(path: Path, name: str, progress: Callable[[int], None] = lambda _: None) -> TextFacts:
+def read_facts(path: Path, name: str, newlines: Newlines = "normalise") -> TextFacts:
     """Read a file once: refuse what is not text, return what it is known by."""
+    given = shlex.quote(name if path.parent.name == STDIN else str(path))
+    unifier = Unifier()
     hasher, content = hashlib.sha256(), hashlib.sha256()
     after_mark: Any = None
     decoder = codecs.getincrementaldecoder("utf-8")()
     size = start = 0
     try:
         with open_packed(path) as file:
-            while block := file.read(PIECE):
+            whole = iter(lambda: file.read(PIECE), b"")
+            for block in whole if newlines == "keep" else unified_blocks(file, unifier):
                 if b"\0" in block[:8192] and size == 0:
-                    raise DataError(
-                        f"{name} is a binary file (it holds NUL bytes), not text. If it is UTF-16 text, "
-                        f"convert it: iconv -f UTF-16 -t UTF-8 '{name}' > text.txt"
+                    utf16 = block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+                    raise NotTextError(
+                        f"{name} is a binary file (it holds NUL bytes), not text.",
+                        "UTF-16" if utf16 else "binary",
+                        f"If it is UTF-16 text, convert it: iconv -f UTF-16 -t UTF-8 {given} > text.txt",
                     )
                 decoder.decode(block)
                 hasher.update(block)
@@ -150,21 +169,24 @@ def read_facts(path: Path, name: str, progress: Callable[[int], None] = lambda _
                 if size == 0:
                     content.update(normal_form(text))
                 size += len(block)
-                progress(len(block))
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
-        raise DataError(
+        raise NotTextError(
             f"{name} is not UTF-8 text: byte 0x{error.object[error.start]:02x} near offset "
-            f"{max(0, size + error.start)} fits no character. If it is Latin-1 text, convert it: "
-            f"iconv -f ISO-8859-1 -t UTF-8 '{name}' > text.txt"
+            f"{max(0, size + error.start)} fits no character.",
+            "not UTF-8",
+            f"If it is Latin-1 text, convert it: iconv -f ISO-8859-1 -t UTF-8 {given} > text.txt",
         ) from None
     except OSError as error:
-        raise DataError(f"{name} could not be read: {error.strerror or error}.") from error
+        reason = error.strerror or str(error)
+        raise NotTextError(f"{name} could not be read: {reason}.", f"could not be read: {reason}") from error
     if size == start:
-        raise DataError(f"{name} is empty: expected UTF-8 text.")
+        raise NotTextError(f"{name} is empty: expected UTF-8 text.", "empty")
     text_digest = hasher if after_mark is None else after_mark
     known = content.digest()[:DIGEST] if size <= PIECE else b""
-    return TextFacts(hasher.hexdigest(), text_digest.hexdigest(), known, start, size)
+    streamed = is_packed(path) or unifier.found
+    place = StreamedText(path, size, unifier.found) if streamed else path
+    return TextFacts(hasher.hexdigest(), text_digest.hexdigest(), known, start, size, place)
 
 
 def normal_form(data: bytes) -> bytes:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from glassformer.evaluation.result import Result, wilson
+from glassformer.evaluation.result import Result, decimals, percent, wilson
 from glassformer.models.model import evaluating
 from glassformer.objectives.labelling import Labelling
 from glassformer.objectives.masked import MaskedModelling
@@ -32,19 +32,28 @@ class Classification(Result):
         return 1 - self.accuracy + 1e-6 * self.loss  # of equal accuracies the smaller loss is better
 
     @property
+    def digits(self) -> int:
+        return decimals(self.n)
+
+    @property
     def score(self) -> tuple[str, float, bool]:
         return "accuracy", self.accuracy, True
 
     def summary(self) -> str:
-        return f"loss {self.loss:.4f}  accuracy {self.accuracy:.2%}"
+        of = f" of {self.n}" if self.n < 100 else ""
+        return f"loss {self.loss:.{self.digits}f}  accuracy {percent(self.accuracy, self.n)}{of}"
 
     def table(self) -> list[tuple[str, str]]:
         low, high = self.interval
         return [
             ("split", self.split),
-            ("accuracy", f"{self.accuracy:.2%}  (95 %: {low:.2%} to {high:.2%})"),
+            (
+                "accuracy",
+                f"{percent(self.accuracy, self.n)}  "
+                f"(95 %: {percent(low, self.n)} to {percent(high, self.n)})",
+            ),
             ("n", f"{self.n:,}"),
-            ("loss", f"{self.loss:.4f} nats"),
+            ("loss", f"{self.loss:.{self.digits}f} nats"),
         ]
 
 

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from glassformer.core.files import in_bytes
 from glassformer.data.shards import Tokens
-from glassformer.evaluation.result import Result
+from glassformer.evaluation.result import PRECISE, Result, decimals
 from glassformer.models.model import LanguageModel, evaluating
 from glassformer.objectives.objective import NOT_SCORED, each_loss
 from glassformer.tokenizers.tokenizer import UNKNOWN
@@ -41,6 +42,10 @@ class Likelihood(Result):
     stride: int
 
     @property
+    def digits(self) -> int:
+        return decimals(self.tokens)
+
+    @property
     def score(self) -> tuple[str, float, bool]:
         return "bits per byte", self.bits_per_byte, False
 
@@ -49,21 +54,27 @@ class Likelihood(Result):
         return asdict(self)
 
     def summary(self) -> str:
-        bits = f"{self.bits_per_byte:.4f} bits/byte{self._caution()}"
-        return f"loss {self.loss:.4f}  perplexity {self.perplexity:.2f}  {bits}"
+        digits = self.digits
+        bits = f"{self.bits_per_byte:.{digits}f} bits/byte{self._caution()}{self._from_little()}"
+        return f"loss {self.loss:.{digits}f}  perplexity {self.perplexity:.{max(0, digits - 2)}f}  {bits}"
 
     def table(self) -> list[tuple[str, str]]:
+        digits = self.digits
         return [
             ("split", self.split),
-            ("loss", f"{self.loss:.4f} nats per token"),
-            ("perplexity", f"{self.perplexity:.3f}"),
-            ("bits per byte", f"{self.bits_per_byte:.4f}{self._caution()}"),
+            ("loss", f"{self.loss:.{digits}f} nats per token{self._from_little()}"),
+            ("perplexity", f"{self.perplexity:.{digits - 1}f}"),
+            ("bits per byte", f"{self.bits_per_byte:.{digits}f}{self._caution()}"),
             ("tokens, bytes", f"{self.tokens:,} predicted, {self.bytes:,} of text"),
             ("window, stride", f"{self.window:,}, {self.stride:,} tokens"),
         ]
 
     def _caution(self) -> str:
         return f" with {self.unknown_share:.2%} {UNKNOWN}, not comparable" if self.unknown_share else ""
+
+    def _from_little(self) -> str:
+        little = self.digits < PRECISE
+        return f" (of {in_bytes(self.bytes)} only: on other text it may differ much)" if little else ""
 
     @classmethod
     def from_nats(

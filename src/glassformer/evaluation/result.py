@@ -4,6 +4,19 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+PLENTY = 1_000  # targets from which on a mean is written in full
+PRECISE = 4  # decimals of it then
+
+
+def decimals(targets: int) -> int:
+    """As many as mean something: the mean over n targets wavers by about one in the square root of n."""
+    return 2 if targets < PLENTY else PRECISE
+
+
+def percent(share: float, n: int) -> str:
+    """A share of n, without decimals that so few cannot have."""
+    return f"{share:.0%}" if n < 100 else f"{share:.2%}"
+
 
 @dataclass(frozen=True)
 class Result:
@@ -22,6 +35,11 @@ class Result:
     def score(self) -> tuple[str, float, bool]:
         """The number to compare by: its name, itself, and whether more of it is better."""
         return "loss", self.loss, False
+
+    @property
+    def digits(self) -> int:
+        """How many decimals of it mean something."""
+        return PRECISE
 
     def as_dict(self) -> dict[str, Any]:
         return {k: v for k, v in asdict(self).items() if v or k != "unknown_share"}

@@ -1,5 +1,6 @@
 """What the user said: source, task, recipe and settings as one nested dictionary."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from glassformer.config.recipes import load_recipe, merge, nested
@@ -8,6 +9,7 @@ from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
 from glassformer.data.catalog import HUB_PREFIX
 from glassformer.data.datasets import task_of
+from glassformer.data.tables import is_table
 
 MIX = "mix"  # stands where the one source would
 
@@ -20,10 +22,12 @@ def gather_asked(
     settings: Settings | None,
     init: bool = False,
     fill: bool = True,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Settings:
     """Everything the user said, as one nested dictionary, with task and source filled in.
 
     A run that starts from another one has its tokenizer and its shape; a recipe's own then do not count.
+    `say` is told what the task of a table was taken for, where nobody said it.
     """
     own_settings = coerce(nested(settings or {}), "settings")
     tested = load_recipe(recipe) if recipe else {}
@@ -50,8 +54,30 @@ def gather_asked(
     if not fill:  # a run that goes on knows the rest
         return {**asked, "data": data, **({"task": task} if task else {})}
     data.setdefault("source", "pydocs")
-    name = task or asked.get("task") or task_of(data["source"], data.get("target"))
+    name = task or asked.get("task")
+    columns = [key for key in ("text_column", "label_column") if data.get(key) is not None]
+    if name is None:
+        name = "classify" if columns else task_of(data["source"], data.get("target"))
+        if not columns and not data.get("target") and is_table(data["source"]):
+            say(_assumed(data["source"], name))
+    if columns and name != "classify":
+        raise UsageError(
+            f"data.{columns[0]} is of a table to classify, and the task is {name}: leave one of them out"
+        )
     return {**asked, "task": name, "data": data}
+
+
+def _assumed(source: str, task: str) -> str:
+    """What a table is taken for when nothing is said, and what to say for the other."""
+    if task == "classify":
+        return (
+            f"Note: {source} is taken for texts with labels (--task classify); for plain text say "
+            "--task language."
+        )
+    return (
+        f"Note: {source} is read as plain text; for its labels say --task classify, and if need be "
+        "--text-column and --label-column."
+    )
 
 
 def default_name(asked: Settings) -> str:

@@ -18,6 +18,7 @@ from glassformer.config.recipes import merge
 from glassformer.config.schema import Config, build
 from glassformer.config.section import Settings
 from glassformer.config.training import PAPER_WARMUP
+from glassformer.core.files import in_bytes
 from glassformer.models.model import parameter_count
 from glassformer.runs.machine import Machine
 from glassformer.tasks.task import ExampleAmount, Task, TextAmount
@@ -56,12 +57,12 @@ def choose_tokenizer(
     if kind not in (None, "bpe"):
         return {"kind": kind}, ""
     if kind is None and train_bytes < 400_000 and characters <= 256:
-        why = f"characters, since {_size(train_bytes)} teach few longer pieces"
+        why = f"characters, since {in_bytes(train_bytes)} teach few longer pieces"
         return {"kind": "char", "vocab": 512}, why
     if kind is None and sequence is not None and sequence <= SHORT and characters <= 256:
         return {"kind": "char", "vocab": 512}, "characters, since the sequences are short"
     vocab = next((v for limit, v in VOCABULARIES if train_bytes < limit), 32768)
-    why = f"BPE with {vocab} entries, fit for {_size(train_bytes)} of text"
+    why = f"BPE with {vocab} entries, fit for {in_bytes(train_bytes)} of text"
     if device.type == "cpu" and vocab > CPU_VOCABULARY and minutes < 60:
         vocab = (
             CPU_VOCABULARY  # a score for every entry at every position is the dearest part of a small model
@@ -205,9 +206,5 @@ def _heads_for(width: int) -> int:
     return min(counts, key=lambda h: abs(width // h - HEAD_WIDTH))
 
 
-def _size(n: int) -> str:
-    return f"{n / 1e6:.1f} MB" if n >= 1e6 else f"{n / 1e3:.0f} KB"
-
-
 def _count(n: int) -> str:
-    return f"{n / 1e6:.2f} M" if n >= 1e6 else f"{n / 1e3:.0f} k"
+    return f"{n / 1e6:.2f} M" if n >= 1e6 else f"{n / 1e3:.0f} k" if n >= 1e3 else str(n)

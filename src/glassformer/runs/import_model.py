@@ -24,7 +24,7 @@ def import_hf(folder: str | Path, out: str | Path) -> Run:
     config = build(
         {
             "task": "language",
-            "data": {"source": "imported"},
+            "data": {"source": "imported", "newlines": "keep"},
             "tokenizer": {"kind": imported.tokenizer.kind, "vocab": len(imported.tokenizer)},
             "model": imported.settings,
         }

@@ -59,8 +59,6 @@ class Found:
 def prepare(asked: Settings, base: Run | None, device: torch.device, display: Display) -> Prepared:
     """Open the data, find or learn the tokenizer, turn text into ids."""
     kind = find_task(asked["task"])
-    if hint := kind.hint(asked["data"]["source"]):
-        display.note(f"Note: {hint}")
     if base is not None:  # a run that starts from another one has its shape
         shape: Settings = {"model": base.config.model.model_dump(exclude=OF_THE_DATA)}
         if base.config.model.patch:
@@ -76,6 +74,8 @@ def prepare(asked: Settings, base: Run | None, device: torch.device, display: Di
     wish = {k: v for k, v in asked.get("tokenizer", {}).items() if k in ("sides", "file")}
     data = build({"task": asked["task"], "data": asked["data"], "model": family, "tokenizer": wish}).data
     source = kind.open(data)
+    for note in source.notes:
+        display.note(f"Note: {note}.")
     for warning in source.warnings:
         display.note(f"Warning: {warning}")
     asked = merge(asked, {"data": _places(source, data)})

@@ -30,6 +30,7 @@ from glassformer.core.device import choose_device
 from glassformer.core.errors import RunError, UsageError
 from glassformer.data.examples import Examples
 from glassformer.data.images import is_image_file
+from glassformer.data.newlines import unified
 from glassformer.data.sources import Corpus
 from glassformer.data.text_files import find_input
 from glassformer.evaluation.error_analysis import Mistakes
@@ -45,13 +46,15 @@ from glassformer.runs.begin import SOURCE_TOKENIZER, TOKENIZER
 from glassformer.runs.folder import refuse_no_run
 from glassformer.tasks.classifier import ClassifyTask
 from glassformer.tasks.labels import Labelled, LabelTask
-from glassformer.tasks.masked_model import Filled, MaskedTask
+from glassformer.tasks.masked_model import BLANK, Filled, MaskedTask
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.tagger import TagTask
 from glassformer.tasks.task import EvalOptions, Task
 from glassformer.tasks.translator import TranslateTask
+from glassformer.tokenizers.counting import normalize
 from glassformer.tokenizers.load import parse_tokenizer
 from glassformer.tokenizers.tokenizer import Tokenizer
+from glassformer.tokenizers.vocabulary import Vocabulary
 from glassformer.training.checkpoint.run_seal import (
     WEIGHTS,
     find_seal,
@@ -327,7 +330,8 @@ class Run:
         edits: Sequence[Edit] = (),
     ) -> Iterator[list[str]]:
         """Like `generate`, but yields the new text of each sequence after every token."""
-        model = self.language_model
+        model, prompt = self.language_model, self.as_read(prompt)
+        stop = [self.as_read(text) for text in stop]
         if edits:
             check_edits(model, edits)
         return stream_text(
@@ -393,6 +397,7 @@ class Run:
         self, prompt: str = "", tokens: int = 200, beams: int = 4, length_penalty: float = 0.0
     ) -> list[tuple[str, float]]:
         """The continuations that beam search finds, best first, each with its score."""
+        prompt = self.as_read(prompt)
         return search_text(self.language_model, self.tokenizer, prompt, tokens, beams, length_penalty)
 
     def translate(
@@ -405,7 +410,7 @@ class Run:
         """The best translation of each text; `progress` is called with each number of texts done."""
         task, model = self._used_as(TranslateTask, "translate"), self.model
         assert isinstance(model, EncoderDecoderModel)
-        filled = [text for text in texts if text.strip()]  # an empty line stays one
+        filled = [self.as_read(text) for text in texts if text.strip()]  # an empty line stays one
         best = iter(
             task.translate(
                 model, self.config, filled, beams=beams, length_penalty=length_penalty, progress=progress
@@ -414,9 +419,17 @@ class Run:
         return [next(best)[0][0] if text.strip() else "" for text in texts]
 
     def label(self, texts: Sequence[str | Path]) -> list[Labelled]:
-        """What a classifier says about each text or image (its path), or a tagger about the words of each."""
+        """What a classifier says about each text or image (its path), or a tagger about the words of each.
+
+        A text that is nothing but blanks has no label.
+        """
         task = self._used_as(LabelTask, "classify or tag")
-        return [task.label(self.model, self.config, self._given(text)) for text in texts]
+        return [
+            task.label(self.model, self.config, self._given(text))
+            if str(text).strip()
+            else task.unanswered(str(text))
+            for text in texts
+        ]
 
     def classify(self, texts: Sequence[str | Path]) -> list[dict[str, float]]:
         """For each text or image (its path) the probability of every label, the likeliest first."""
@@ -428,15 +441,47 @@ class Run:
         given = str(text)
         if not self.config.model.patch and "\n" not in given and is_image_file(given):
             raise UsageError(f"{given} is an image, and {self.path} reads text: give it a text")
-        return given
+        return given if self.config.model.patch else self.as_read(given)
+
+    def unseen(self, text: str) -> list[str]:
+        """The characters of a text that were nowhere in the training text, as far as that is known.
+
+        A run made before this was written down knows it if its tokenizer is one of characters.
+        """
+        if self.config.model.patch:
+            return []
+        text = (
+            BLANK.sub("", self.as_read(text)) if self.config.task == MaskedTask.name else self.as_read(text)
+        )
+        tokenizer = self.source_tokenizer
+        for special in tokenizer.specials:
+            text = text.replace(special, "")
+        form = self.config.tokenizer.normalization
+        different = sorted(set(str(normalize(text, form))))
+        if isinstance(known := self.data.get("characters"), str):
+            seen = set(str(normalize(known, form)))
+            return [c for c in different if c not in seen]
+        if isinstance(tokenizer, Vocabulary) and tokenizer.kind == "char":
+            return [c for c in different if tokenizer.unknown in tokenizer.encode(c)]
+        return []
+
+    def as_read(self, text: str) -> str:
+        """A text of the user's with the line ends that the run has seen (data.newlines)."""
+        return unified(text, self.config.data.newlines)
 
     def tag(self, words: list[str]) -> list[str]:
         """The tag of each word."""
         return self._used_as(TagTask, "tag").tags(self.model, self.config, words)
 
     def fill(self, text: str, k: int = 5) -> Filled:
-        """The blanks of a text (___ or <|mask|>, one token each), filled in by a masked model."""
-        return self._used_as(MaskedTask, "masked").fill(self.model, self.config, text, k)
+        """The blanks of a text (___ or <|mask|>, one token each), filled in by a masked model.
+
+        A text that is nothing but spaces has none.
+        """
+        task = self._used_as(MaskedTask, "masked")
+        if not text.strip():
+            return Filled(text, [])
+        return task.fill(self.model, self.config, self.as_read(text), k)
 
     def look(
         self,
@@ -458,7 +503,7 @@ class Run:
             self.model,
             self.config,
             self._given(text),
-            target=target,
+            target=None if target is None else self.as_read(target),
             tokens=tokens,
             sites=sites,
             edits=edits,

@@ -66,7 +66,8 @@ def train(
     given. One of several processes (torchrun, training.processes) does its part of the same.
     """
     display = display or Silent()
-    asked = gather_asked(source, task, target, recipe, settings, init=init is not None)
+    assumed: list[str] = []
+    asked = gather_asked(source, task, target, recipe, settings, init=init is not None, say=assumed.append)
     folder = Path(out) if out else Path("runs") / default_name(asked)
     count = processes_to_start(asked, folder, resume)
     if count > 1:
@@ -95,6 +96,8 @@ def train(
                     "--out."
                 )
             display.note(f"{folder} holds no run yet, so it is begun.")
+        for line in assumed:
+            display.note(line)
         return _begin(folder, asked, recipe, init, display, world)
 
 

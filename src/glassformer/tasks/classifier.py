@@ -18,7 +18,7 @@ from glassformer.data.patches import Geometry
 from glassformer.evaluation.accuracy import classification
 from glassformer.evaluation.result import Result
 from glassformer.inspection.questions import Question
-from glassformer.models.bag_of_words import PENALTIES, Bag
+from glassformer.models.bag_of_words import PENALTIES, Bag, Features
 from glassformer.models.build import Encoder
 from glassformer.tasks.labels import LabelTask
 from glassformer.tasks.task import as_ids, refuse_target
@@ -74,8 +74,10 @@ class ClassifyTask(LabelTask):
             return float((bag.scores([x for x, _ in tuning]).argmax(-1).numpy() == tuning_labels).mean())
 
         labels = [int(label) for label in y]
-        bags = [Bag(train_inputs, labels, len(self.labels), penalty) for penalty in PENALTIES]
-        scores = max(bags, key=accuracy).scores(inputs).numpy()
+        features = Features(train_inputs)
+        bags = [Bag(features, labels, len(self.labels), penalty) for penalty in PENALTIES]
+        best = max(reversed(bags), key=accuracy)  # of equals the one with the stronger penalty
+        scores = best.scores(inputs).numpy()
         answers = np.array([int(t) for t in truth])
         bag = classification(split, -scores[np.arange(len(answers)), answers], scores.argmax(-1) == answers)
         name = "bag of words" if isinstance(train_inputs[0], str) else "logistic regression"
@@ -116,6 +118,9 @@ class ClassifyTask(LabelTask):
         kind = LabelledImage if config.model.patch else LabelledText
         return kind(text, self.probabilities(model, config, text))
 
+    def unanswered(self, text: str) -> "LabelledText":
+        return LabelledText(text, {})
+
     def preference(self, model: nn.Module, config: Config, first: str, second: str) -> float:
         """How much more probable the last label is."""
         if config.model.patch:
@@ -129,14 +134,18 @@ class ClassifyTask(LabelTask):
 
 @dataclass(frozen=True)
 class LabelledText:
+    """An answer; that to a blank text has no label and no probabilities, and shows as a blank line."""
+
     text: str
     probabilities: dict[str, float]  # the likeliest first
 
     def as_json(self) -> dict[str, Any]:
-        label = next(iter(self.probabilities))
+        label = next(iter(self.probabilities), None)
         return {"text": self.text, "label": label, "probabilities": self.probabilities}
 
     def show(self) -> str:
+        if not self.probabilities:
+            return ""
         (label, share), *others = self.probabilities.items()
         rest = ", ".join(f"{label} {share:.1%}" for label, share in others[:3])
         return f"{label}  {share:.1%}" + (f"  ({rest})" if rest else "")

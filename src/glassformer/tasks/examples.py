@@ -1,7 +1,7 @@
 """What the tasks on examples share: they are read into memory and turned into ids, split by split."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from random import Random
 from typing import Any
@@ -12,6 +12,8 @@ from glassformer.config.data import DataConfig
 from glassformer.config.schema import Config
 from glassformer.config.section import Settings
 from glassformer.core.errors import DataError, UsageError
+from glassformer.data.characters import characters_of
+from glassformer.data.columns import TableWish
 from glassformer.data.datasets import open_examples
 from glassformer.data.examples import Example, Examples, label_names
 from glassformer.data.patches import Geometry
@@ -49,7 +51,8 @@ class ExamplesTask(Task):
     @classmethod
     def open(cls, data: DataConfig) -> Examples:
         wish = Geometry(data.image_size, data.patch_size, data.channels)
-        return open_examples(data.source, cls.name, data.target, data.valid, data.test, wish)
+        table = TableWish(data.text_column, data.label_column, tuple(data.labels), data.newlines)
+        return open_examples(data.source, cls.name, data.target, data.valid, data.test, wish, table)
 
     def _labels(self) -> list[str]:
         """Those of all splits: a rare one may be missing in training, and is then never said."""
@@ -133,7 +136,18 @@ class ExamplesTask(Task):
 
     def facts(self) -> dict[str, Any]:
         seal = {"tokenizer_fingerprint": tokenizer_fingerprint(self.tokenizer)} if self.tokenizer else {}
-        return {**seal, "examples": {split: len(e) for split, e in self.source.splits.items()}}
+        facts: dict[str, Any] = {
+            **seal,
+            "examples": {split: len(e) for split, e in self.source.splits.items()},
+        }
+        if self.tokenizer is not None:
+            facts["characters"] = characters_of(self._inputs(self.source.require("train")))
+        return facts
+
+    @staticmethod
+    def _inputs(examples: list[Example]) -> Iterator[str]:
+        """The texts that examples give a model to read."""
+        return (x for x, _ in examples if isinstance(x, str))
 
 
 def mark_of(tokenizer: Tokenizer | None) -> int:

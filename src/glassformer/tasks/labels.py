@@ -1,6 +1,7 @@
 """What classifying and tagging share: labels, what they are measured by, and the most frequent one."""
 
 from abc import abstractmethod
+from collections import Counter
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch import nn
 from glassformer.config.schema import Config
 from glassformer.config.section import Settings
 from glassformer.core.errors import DataError, UsageError
+from glassformer.data.columns import is_number
 from glassformer.data.examples import label_names
 from glassformer.evaluation.accuracy import Classification, answers, classification, evaluate_labels
 from glassformer.evaluation.error_analysis import Mistakes, label_mistakes
@@ -16,6 +18,10 @@ from glassformer.objectives.labelling import Labelling
 from glassformer.objectives.objective import NOT_SCORED, Objective
 from glassformer.tasks.examples import ExamplesTask
 from glassformer.tasks.task import DEFAULTS, EvalOptions
+
+MANY_LABELS = 20  # more are looked at twice
+FEW_EXAMPLES = 5  # for each label, on average, of which little can be learned
+MAJORITY = 0.8  # share of one label from which on accuracy alone says little
 
 
 class LabelTask(ExamplesTask):
@@ -26,7 +32,46 @@ class LabelTask(ExamplesTask):
     def settings(self) -> Settings:
         if len(self.labels) < 2:
             raise DataError(f"{self.source.name}: one label, {self.labels[0]!r}, is nothing to tell apart.")
+        self._refuse_single_labels()
         return super().settings()
+
+    def _refuse_single_labels(self) -> None:
+        """Labels of which none comes twice cannot be learned: what is held out has others."""
+        counts = self._label_counts(*self.source.splits)
+        if counts.total() == len(counts):
+            raise DataError(
+                f"{self.source.name}: its {len(counts):,} examples have {len(counts):,} different labels, "
+                "none of them twice, so that nothing can be learned. If another column is the label, name it "
+                "with --label-column; numbers on a scale are for regression, which this is not."
+            )
+
+    def _label_counts(self, *splits: str) -> Counter[str]:
+        answers = (answer for split in splits for _, answer in self.source.splits.get(split, []))
+        return Counter(name for a in answers for name in ([a] if isinstance(a, str) else a))
+
+    def report(self) -> list[str]:
+        """Labels that look like something else, and one that is nearly always right."""
+        counts = self._label_counts("train")
+        lines: list[str] = []
+        fractions = sum(is_number(label) and not label.lstrip("+-").isdecimal() for label in counts)
+        if len(counts) > MANY_LABELS and fractions > len(counts) / 2:
+            lines.append(
+                f"Warning: {len(counts):,} different numbers are the labels, such as {next(iter(counts))}: "
+                "this looks like a quantity to predict (regression), and each number is learned as a name of "
+                "its own. Put them into a few classes first."
+            )
+        elif len(counts) > max(MANY_LABELS, counts.total() / FEW_EXAMPLES):
+            lines.append(
+                f"Warning: {len(counts):,} labels for {counts.total():,} training examples, "
+                f"{counts.total() / len(counts):.1f} for each: too few to learn most of them."
+            )
+        (label, count), *_ = counts.most_common(1)
+        if count >= MAJORITY * counts.total():
+            lines.append(
+                f"Note: {count / counts.total():.1%} of the training labels are {label!r}: a model that "
+                "always says so is right as often. Compare the accuracy with that of `majority`, the floor."
+            )
+        return lines
 
     def warnings(self, config: Config, split: str) -> list[str]:
         missing = sorted(set(self.labels) - set(label_names(self.source.splits.get("train", []))))
@@ -109,6 +154,10 @@ class LabelTask(ExamplesTask):
     @abstractmethod
     def label(self, model: nn.Module, config: Config, text: str) -> "Labelled":
         """What the model says about a text of the user's."""
+
+    @abstractmethod
+    def unanswered(self, text: str) -> "Labelled":
+        """What stands for the answer to a text that is nothing but blanks."""
 
 
 class Labelled(Protocol):

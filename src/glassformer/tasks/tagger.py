@@ -1,6 +1,7 @@
 """Tagging: a label for each word of a sentence."""
 
 import re
+import string
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,6 +35,12 @@ class TagTask(LabelTask):
     @staticmethod
     def texts(source: Examples, limit: int | None = None) -> Iterator[str]:
         return (f" {word}" for words, _ in source.require("train") for word in words)
+
+    @staticmethod
+    def _inputs(examples: list[Example]) -> Iterator[str]:
+        """Words, and what may stand between them, which it never reads."""
+        yield string.whitespace
+        yield from (word for words, _ in examples for word in words)
 
     def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
         """The first piece of a word carries its tag; the others have nothing to get right."""
@@ -108,6 +115,9 @@ class TagTask(LabelTask):
     def label(self, model: nn.Module, config: Config, text: str) -> "TaggedText":
         words = text.split()
         return TaggedText(words, self.tags(model, config, words))
+
+    def unanswered(self, text: str) -> "TaggedText":
+        return TaggedText([], [])
 
 
 @dataclass(frozen=True)

@@ -113,11 +113,6 @@ class Task(ABC):
         """How long a usual sequence is, in characters, where the tokenizer should know; None: no matter."""
         return None
 
-    @staticmethod
-    def hint(source: str) -> str | None:
-        """What a person may have meant instead, judging by the name of the source."""
-        return None
-
     @abstractmethod
     def settings(self) -> Settings:
         """What the data says about model and data: vocabulary, labels."""

@@ -13,7 +13,11 @@ from torch import Tensor, nn
 from glassformer.config.data import DataConfig
 from glassformer.config.schema import Config
 from glassformer.config.section import Settings
+from glassformer.core.errors import DataError
+from glassformer.core.files import in_bytes
+from glassformer.data.characters import MOST_BYTES, characters_of
 from glassformer.data.datasets import open_corpus
+from glassformer.data.differences import Difficulty, difficulties, unlike
 from glassformer.data.mixtures import Mix, open_mix
 from glassformer.data.overlap import RUN_BYTES, shared_with_train
 from glassformer.data.shard_writer import Progress
@@ -72,20 +76,26 @@ class TextTask(Task):
     @classmethod
     def open(cls, data: DataConfig) -> Corpus:
         if data.mix:
-            return open_mix(data.mix, data.valid, data.test, data.field, data.split)
-        return open_corpus(data.source, data.valid, data.test, data.field, data.split)
+            return open_mix(data.mix, data.valid, data.test, data.field, data.split, data.newlines)
+        return open_corpus(data.source, data.valid, data.test, data.field, data.split, data.newlines)
 
     @staticmethod
     def texts(source: Corpus, limit: int | None = None) -> Iterator[str]:
         return source.texts(limit=limit)
 
-    @staticmethod
-    def hint(source: str) -> str | None:
-        if Path(source).suffix.lower() not in (".tsv", ".csv"):
-            return None
-        return f"{source} is read as plain text; for its labels say --task classify."
-
     def settings(self) -> Settings:
+        held_out = self.shards.get("valid")
+        count = len(self.shards.get("train", ()))
+        if self.shards and count < LEAST_TOKENS:
+            raise DataError(
+                f"{self.source.name}: {count} tokens to train on, and at least {LEAST_TOKENS} are needed, "
+                "some thousand to learn anything. Give more text."
+            )
+        if self.shards and (held_out is None or len(held_out) < 2):
+            raise DataError(
+                f"{self.source.name}: with {count} tokens to train on nothing was left to validate on. Give "
+                "more text, some KB at least, or hold out a larger share: --set data.valid=0.2"
+            )
         require(self.shards, "train", LEAST_TOKENS, self.source.name)
         require(self.shards, "valid", 2, self.source.name)
         return {"model": {"vocab": len(self.tokenizer)}}
@@ -95,8 +105,8 @@ class TextTask(Task):
 
     def describe(self) -> str:
         less = "" if self.dropped is None else f", {self.dropped:,} duplicates dropped"
-        size = self.tokens("train").bytes / 1e6
-        return f"{self.source.name}, {size:.2f} MB to train on{less} ({self.source.rule})"
+        size = in_bytes(self.tokens("train").bytes)
+        return f"{self.source.name}, {size} to train on{less} ({self.source.rule})"
 
     def facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {
@@ -105,8 +115,14 @@ class TextTask(Task):
         }
         if self.dropped is not None:
             facts["dropped"] = self.dropped
+        if self.source.skipped:
+            facts["skipped"] = self.source.skipped
+        if self.tokens("train").bytes <= MOST_BYTES and not self.source.is_remote:
+            facts["characters"] = characters_of(self.source.texts("train"))
         if self.overlap:
             facts["overlap"] = {"run_bytes": RUN_BYTES, **self.overlap}
+        if self.difficulties:
+            facts["byte_pair_bits"] = {name: round(d.bits, 4) for name, d in self.difficulties.items()}
         if isinstance(self.source, Mix):
             facts["mix"] = [
                 {
@@ -128,6 +144,11 @@ class TextTask(Task):
         unknown = self.tokenizer.unknown if isinstance(self.tokenizer, Vocabulary) else None
         return shared_with_train(self.shards, unknown)
 
+    @cached_property
+    def difficulties(self) -> dict[str, Difficulty]:
+        """What the same simple model needs for each split."""
+        return difficulties(self.shards, self.tokenizer)
+
     def report(self) -> list[str]:
         lines: list[str] = []
         if self.overlap:
@@ -136,6 +157,12 @@ class TextTask(Task):
             lines.append(
                 f"{'Warning' if much else 'Held out'}: {shares} is in the training text too, in runs of "
                 f"{RUN_BYTES} bytes" + ("; figures will be better than on new text." if much else ".")
+            )
+        if unlike(self.difficulties):
+            each = ", ".join(f"{name} {d.bits:.2f}" for name, d in self.difficulties.items())
+            lines.append(
+                "Warning: the splits are of different kinds, so a figure for one says little of another: "
+                f"in bits per byte, by a model of the byte pairs of train, {each}."
             )
         return lines + [f"Warning: {text}." for text in self.unknown_warning("valid")]
 
