@@ -3,8 +3,8 @@
     python benchmarks/defaults_data.py FOLDER [--raw FOLDER]
 
 They come from what is public: descriptions of Debian's packages, which volunteers translated into many
-languages (downloaded, 25 MB), the sources of Python's standard library, and SST-2 and Multi30k. Each becomes a
-folder with train, valid and test. Which rows are taken follows from a hash of the text, so that the same
+languages (downloaded, 25 MB), the sources of Python's standard library, and SST-2 and Multi30k. Each becomes
+a folder with train, valid and test. Which rows are taken follows from a hash of the text, so that the same
 downloads give the same sets; a later release of Debian changes some rows.
 """
 
@@ -15,6 +15,7 @@ import hashlib
 import json
 import lzma
 import re
+import sys
 import sysconfig
 import tokenize
 from collections import Counter
@@ -32,6 +33,10 @@ TEST = 1500  # rows at most
 Row = tuple[str, str]
 T = TypeVar("T")
 Sentence = tuple[list[str], list[str]]
+
+
+def say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
 
 
 def order(rows: Iterable[T]) -> list[T]:
@@ -58,7 +63,7 @@ class Debian:
     def _blocks(self, name: str) -> list[str]:
         file = self.raw / Path(name).name
         if not file.exists():
-            print(f"downloading {DEBIAN + name}")
+            say(f"downloading {DEBIAN + name}")
             self.raw.mkdir(parents=True, exist_ok=True)
             with urlopen(DEBIAN + name, timeout=120) as response:
                 file.write_bytes(response.read())
@@ -194,9 +199,8 @@ def save(
     for split, part in parts.items():
         (folder / f"{split}{suffix}").write_text(shown(part), encoding="utf-8")
     size = (folder / f"train{suffix}").stat().st_size
-    print(
-        f"{folder.name:20} {len(parts['train']):6,} {len(parts['valid']):6,} {len(parts['test']):6,} rows, {size / 1e6:.2f} MB to train on"
-    )
+    counts = " ".join(f"{len(part):6,}" for part in parts.values())
+    say(f"{folder.name:20} {counts} rows, {size / 1e6:.2f} MB to train on")
 
 
 def make_all(folder: Path, raw: Path) -> None:

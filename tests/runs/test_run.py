@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import glassformer as gf
 from glassformer.cli.main import app
 from glassformer.core.errors import DataError, RunError, UsageError
-from glassformer.runs.autosize import choose_tokenizer
+from glassformer.runs.choose_tokenizer import choose_tokenizer
 
 SMALL: dict[str, Any] = {
     "model.layers": 1,

@@ -24,13 +24,13 @@ def verdict(
     name, value, more = score
     best = (max if more else min)(baselines, key=lambda b: baselines[b])
     other = baselines[best]
-    figures = f"{_shown(name, other)} against {_shown(name, value)}"
+    ours, theirs = _shown(name, value), _shown(name, other)
     if interval is not None and interval[0] <= other <= interval[1]:
-        return f"About as good as the best baseline, {best}: {_shown(name, value)} against {_shown(name, other)}."
+        return f"About as good as the best baseline, {best}: {ours} against {theirs}."
     if (value > other) if more else (value < other):
-        return f"Better than the best baseline, {best}: {_shown(name, value)} against {_shown(name, other)}."
+        return f"Better than the best baseline, {best}: {ours} against {theirs}."
     rest = f": {advice}" if advice else ""
-    return f"A baseline beats this model: {best}, {figures}{rest}."
+    return f"A baseline beats this model: {best}, {theirs} against {ours}{rest}."
 
 
 def _shown(name: str, value: float) -> str:

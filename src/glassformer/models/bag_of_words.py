@@ -5,7 +5,7 @@ penalty on large weights that is chosen on validation data.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 PENALTIES = (3e-5, 1e-4, 3e-4, 1e-3)
+Cut = Callable[[str], Iterable[str]]
 
 
 class Features:
@@ -22,8 +23,10 @@ class Features:
     both are several times as fast as through autograd.
     """
 
-    def __init__(self, examples: Sequence[str | np.ndarray]):
-        words = sorted({w for t in examples if isinstance(t, str) for w in t.lower().split()})
+    def __init__(self, examples: Sequence[str | np.ndarray], cut: Cut = lambda text: text.lower().split()):
+        """`cut` says what the words of a text are."""
+        self.cut = cut
+        words = sorted({w for t in examples if isinstance(t, str) for w in cut(t)})
         self.columns = {word: i for i, word in enumerate(words)}
         self.rows = self.of(examples)
         dense = self.rows.layout == torch.strided
@@ -35,7 +38,7 @@ class Features:
             return torch.from_numpy(np.stack([np.asarray(t).ravel() for t in examples]))
         rows: list[list[int]] = []
         for text in examples:
-            found = {self.columns[w] for w in str(text).lower().split() if w in self.columns}
+            found = {self.columns[w] for w in self.cut(str(text)) if w in self.columns}
             rows.append(sorted(found))
         ends = np.cumsum([0, *map(len, rows)])
         places = torch.tensor([place for row in rows for place in row], dtype=torch.long)

@@ -1,10 +1,10 @@
 """Sizes by themselves: from how much text there is and what the machine can do, to a whole configuration.
 
-The tokenizer is chosen from the amount of text. Then the model: training for a given time on a given machine
-is a number of operations, C ≈ 6·N·D for N parameters and D tokens. In runs of minutes about four tokens per
-parameter use it best (the often-cited twenty hold for runs a million times longer), and text that is seen too
-many times teaches no more. For examples the model is a small one that sees them whole. The number of steps
-follows from a measurement of the chosen model, not from a guess. Whatever the user or a recipe has set stays.
+Training for a given time on a given machine is a number of operations, C ≈ 6·N·D for N parameters and D
+tokens. In runs of minutes about four tokens per parameter use it best (the often-cited twenty hold for runs a
+million times longer), and text that is seen too many times teaches no more. For examples the model is a small
+one that sees them whole, as their task says. The number of steps follows from a measurement of the chosen
+model, not from a guess. Whatever the user or a recipe has set stays.
 """
 
 from dataclasses import dataclass
@@ -14,61 +14,21 @@ from typing import Any
 import numpy as np
 import torch
 
+from glassformer.config.model import RECURRENT
 from glassformer.config.recipes import merge
 from glassformer.config.schema import Config, build
 from glassformer.config.section import Settings
 from glassformer.config.training import PAPER_WARMUP
-from glassformer.core.files import in_bytes
 from glassformer.models.model import parameter_count
 from glassformer.runs.machine import Machine
-from glassformer.tasks.task import ExampleAmount, Task, TextAmount
+from glassformer.tasks.task import ExampleAmount, Sizing, Task, TextAmount
 
 MINUTES = 4.0  # what a run is planned for when nothing is said
 TOKENS_PER_PARAMETER = 4
-EXAMPLE_MINUTES = 1.6  # the same for examples, which are soon learned or not at all
-EXAMPLE_EPOCHS = 20  # passes over examples that are planned at most; early stopping may end sooner
 MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned that generalises
 SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (12, 768)]  # layers, width
 HEAD_WIDTH = 32
-VOCABULARIES = [  # bytes of text below which a BPE vocabulary of so many entries fits
-    (400_000, 512),
-    (1_500_000, 1024),
-    (6_000_000, 2048),
-    (40_000_000, 4096),
-    (400_000_000, 16384),
-]
-CPU_VOCABULARY = 4096
-SHORT = 40  # characters of a sequence that need no longer pieces
-
-
-def choose_tokenizer(
-    train_bytes: int,
-    characters: int,
-    device: torch.device,
-    *,
-    minutes: float = 0.0,
-    kind: str | None = None,
-    sequence: int | None = None,
-) -> tuple[dict[str, Any], str]:
-    """Kind (unless given) and vocabulary, and why.
-
-    `characters`: how many different ones the text has; `sequence`: how long a usual one is, where it has any.
-    """
-    if kind not in (None, "bpe"):
-        return {"kind": kind}, ""
-    if kind is None and train_bytes < 400_000 and characters <= 256:
-        why = f"characters, since {in_bytes(train_bytes)} teach few longer pieces"
-        return {"kind": "char", "vocab": 512}, why
-    if kind is None and sequence is not None and sequence <= SHORT and characters <= 256:
-        return {"kind": "char", "vocab": 512}, "characters, since the sequences are short"
-    vocab = next((v for limit, v in VOCABULARIES if train_bytes < limit), 32768)
-    why = f"BPE with {vocab} entries, fit for {in_bytes(train_bytes)} of text"
-    if device.type == "cpu" and vocab > CPU_VOCABULARY and minutes < 60:
-        vocab = (
-            CPU_VOCABULARY  # a score for every entry at every position is the dearest part of a small model
-        )
-        why = f"BPE with {vocab} entries, as many as a CPU can afford in minutes"
-    return {"kind": "bpe", "vocab": vocab}, why
+ORDER = {"position", "attention", "window", "shift"}  # settings of how the order of tokens is known
 
 
 @dataclass(frozen=True)
@@ -138,34 +98,43 @@ def _for_text(asked: Settings, data: Task, amount: TextAmount, machine: Machine)
 def _for_examples(asked: Settings, data: Task, amount: ExampleAmount, machine: Machine) -> Sizes:
     """A small model that sees all but the longest examples whole, and as many passes as the time allows."""
     training: dict[str, Any] = asked.get("training", {})
-    minutes = training.get("minutes") or EXAMPLE_MINUTES
-    lengths = amount.lengths
-    n, longest = len(lengths), int(np.quantile(lengths, 0.995)) + 1
-    layers, width = (2, 128) if machine.device.type == "cpu" else (4, 256)
-    context = int(lengths.max()) + 8 if longest <= 128 else min(512, longest + 8)
-    chosen: Settings = {
-        "model": {"layers": layers, "width": width, "heads": width // HEAD_WIDTH, "context": context},
-        "training": {"batch": _divisible(min(64, max(8, n // 20)), training, machine.processes)},
-    }
     shape: dict[str, Any] = asked.get("model", {})
-    if shape.get("patch"):
-        chosen["model"]["position"] = "learned"  # a place in an image is more than a distance
-    if "width" in shape and "heads" not in shape:
-        chosen["model"]["heads"] = _heads_for(shape["width"])
+    lengths, sizing = amount.lengths, amount.sizing
+    minutes = training.get("minutes") or sizing.minutes
+    n, longest = len(lengths), int(np.quantile(lengths, 0.995)) + 1
+    context = int(lengths.max()) + 8 if longest <= 128 else min(512, longest + 8)
+    batch = _divisible(min(sizing.batch, max(8, n // 20)), training, machine.processes)
+    chosen: Settings = {
+        "model": {**_shape_for(sizing, shape, machine), "context": context},
+        "training": {"batch": batch, **sizing.training},
+    }
+    width = shape.get("width", chosen["model"]["width"])
+    chosen["model"]["heads"] = _heads_for(width)
     chosen = merge(chosen, asked)
     batch = chosen["training"]["batch"]
     seconds = machine.seconds_per_step(build(chosen))
     affordable = max(50, int(minutes * 60 * 0.8 / seconds))
-    steps = training.get("steps") or min(affordable, max(200, EXAMPLE_EPOCHS * n // batch))
+    steps = training.get("steps") or min(affordable, int(max(sizing.least_steps, sizing.epochs * n / batch)))
     epochs = steps * batch / n
-    rest: Settings = {
-        "model": {"dropout": 0.3 if epochs > 8 else 0.1},
-        "training": {"steps": steps, **_rhythm(steps, training)},
-    }
+    rest: Settings = {"training": {"steps": steps, **_rhythm(steps, training)}}
     config = build(merge(rest, chosen, {"training": {"steps": steps}}))
     passes = f"{epochs:.1f} times through {n:,} examples"
-    why = f"examples of {int(np.median(lengths))} tokens, {longest} or fewer in 199 of 200"
+    why = f"half of the examples have {int(np.median(lengths))} tokens or fewer, nearly all at most {longest}"
     return Sizes(config, _reasons(config, data, passes, why, seconds, "steps" not in training), seconds)
+
+
+def _shape_for(sizing: Sizing, shape: dict[str, Any], machine: Machine) -> dict[str, Any]:
+    """The model that suits the task, or what of it suits the family that was asked for."""
+    family = shape.get("family", sizing.model["family"])
+    if family in RECURRENT:
+        return dict(sizing.model if family == sizing.model["family"] else sizing.recurrent)
+    if family != sizing.model["family"]:
+        kept = {name: value for name, value in sizing.model.items() if name == "dropout"}
+        return {"layers": 2, "width": 128, **kept}
+    chosen = dict(sizing.model)
+    if ORDER & shape.keys():  # whoever asks how order is known should get that and nothing beside it
+        chosen.pop("shift", None)
+    return {**chosen, **(sizing.on_gpu if machine.device.type != "cpu" else {})}
 
 
 def _divisible(batch: int, training: dict[str, Any], processes: int) -> int:

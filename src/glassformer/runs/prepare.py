@@ -19,9 +19,10 @@ from glassformer.data.mixtures import Mix
 from glassformer.data.shards import tokenizer_fingerprint
 from glassformer.data.sources import Corpus
 from glassformer.data.vectors import WordVectors
-from glassformer.runs.autosize import choose_tokenizer
+from glassformer.runs.choose_tokenizer import choose_for_examples, choose_tokenizer
 from glassformer.runs.run import Run
 from glassformer.runs.vectors import find_vectors, refuse_other_kinds, with_vectors
+from glassformer.tasks.examples import ExamplesTask
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.task import Task
 from glassformer.tasks.translator import TranslateTask
@@ -150,14 +151,11 @@ def find_tokenizer(
         raise UsageError(
             f"tokenizer.pattern and tokenizer.normalization are for tokenizer.kind bpe, not {form}"
         )
-    automatic, why = choose_tokenizer(
-        size,
-        len(set().union(*sample)),
-        device,
-        minutes=asked.get("training", {}).get("minutes", 0.0),
-        kind=form,
-        sequence=kind.sequence_length(sample),
-    )
+    if issubclass(kind, ExamplesTask):
+        automatic, why = choose_for_examples(kind, source, size, form)
+    else:
+        minutes = asked.get("training", {}).get("minutes", 0.0)
+        automatic, why = choose_tokenizer(size, len(set().union(*sample)), device, minutes=minutes, kind=form)
     settings = build({"task": kind.name, "tokenizer": {**automatic, **wish}}).tokenizer
 
     def learn(texts: Iterable[str]) -> Tokenizer:

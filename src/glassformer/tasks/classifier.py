@@ -12,7 +12,7 @@ from glassformer.config.model import ModelConfig
 from glassformer.config.schema import Config
 from glassformer.config.section import Settings
 from glassformer.core.errors import RunError, UsageError
-from glassformer.data.examples import Example, Examples
+from glassformer.data.examples import Example, Examples, label_names
 from glassformer.data.images import read_image
 from glassformer.data.patches import Geometry
 from glassformer.evaluation.accuracy import classification
@@ -21,7 +21,10 @@ from glassformer.inspection.questions import Question
 from glassformer.models.bag_of_words import PENALTIES, Bag, Features
 from glassformer.models.build import Encoder
 from glassformer.tasks.labels import LabelTask
-from glassformer.tasks.task import as_ids, refuse_target
+from glassformer.tasks.task import Sizing, as_ids, refuse_target
+from glassformer.tokenizers.tokenizer import Tokenizer
+
+BAG_SAMPLE = 2000  # examples that a way to cut text is judged by
 
 
 class ClassifyTask(LabelTask):
@@ -35,6 +38,35 @@ class ClassifyTask(LabelTask):
     @staticmethod
     def texts(source: Examples, limit: int | None = None) -> Iterator[str]:
         return (text for text, _ in source.require("train") if isinstance(text, str))
+
+    def learned_with(self) -> Sizing:
+        """Much is left out in training: a small model learns few texts by heart at once."""
+        shape: Settings = {"layers": 2, "width": 128}
+        if self.source.geometry is not None:
+            model = {**shape, "family": "transformer", "position": "learned", "dropout": 0.3}
+            return Sizing(model, model, {}, {"layers": 4, "width": 256}, batch=64, epochs=20)
+        return Sizing(
+            {**shape, "family": "transformer", "dropout": 0.5},
+            {"layers": 1, "width": 128, "dropout": 0.5, "pooling": "attention"},
+            {"token_dropout": 0.4, "label_smoothing": 0.1},
+        )
+
+    @classmethod
+    def bag_accuracy(cls, source: Examples, tokenizer: Tokenizer) -> tuple[float, float]:
+        """How many held-out training examples a bag of this tokenizer's pieces labels right; standard error.
+
+        A way to cut text is judged in seconds so. A third of the examples is held out, and at most so many
+        are taken.
+        """
+        examples = source.require("train")[:BAG_SAMPLE]
+        names = label_names(examples)
+        cut = len(examples) * 2 // 3
+        features = Features([x for x, _ in examples[:cut]], lambda text: map(str, tokenizer.encode(text)))
+        y = np.array([names.index(label) for _, label in examples])
+        held_out = [x for x, _ in examples[cut:]]
+        bags = (Bag(features, y[:cut].tolist(), len(names), penalty) for penalty in PENALTIES[-2:])
+        share = max(float((bag.scores(held_out).argmax(-1).numpy() == y[cut:]).mean()) for bag in bags)
+        return share, float(np.sqrt(max(share * (1 - share), 1e-4) / len(held_out)))
 
     def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
         x, label = example

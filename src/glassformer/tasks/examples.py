@@ -20,7 +20,7 @@ from glassformer.data.patches import Geometry
 from glassformer.data.shard_writer import Progress
 from glassformer.data.shards import Say, tokenizer_fingerprint
 from glassformer.objectives.objective import Recut
-from glassformer.tasks.task import ExampleAmount, Task
+from glassformer.tasks.task import ExampleAmount, Sizing, Task
 from glassformer.tokenizers.bpe_tokenizer import BPE
 from glassformer.tokenizers.tokenizer import Tokenizer
 
@@ -127,7 +127,17 @@ class ExamplesTask(Task):
         return {"model": {**vocab, **labels}, "data": {"labels": self.labels}}
 
     def amount(self) -> ExampleAmount:
-        return ExampleAmount(np.array([max(len(x), y.size) + 1 for x, y in self.encoded("train", 1 << 30)]))
+        lengths = [max(len(x), y.size) + 1 for x, y in self.encoded("train", 1 << 30)]
+        return ExampleAmount(np.array(lengths), self.learned_with())
+
+    @abstractmethod
+    def learned_with(self) -> Sizing:
+        """What so many examples of this kind are learned best with."""
+
+    @staticmethod
+    def of_single_words(source: Examples) -> bool:
+        """Whether examples are made of letters rather than words."""
+        return False
 
     def describe(self) -> str:
         counts = ", ".join(f"{len(e):,} {split}" for split, e in self.source.splits.items())

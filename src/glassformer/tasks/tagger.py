@@ -21,7 +21,7 @@ from glassformer.inspection.questions import Question
 from glassformer.models.build import Encoder
 from glassformer.objectives.objective import NOT_SCORED
 from glassformer.tasks.labels import LabelTask
-from glassformer.tasks.task import as_ids, refuse_target
+from glassformer.tasks.task import Sizing, as_ids, refuse_target
 
 
 class TagTask(LabelTask):
@@ -41,6 +41,15 @@ class TagTask(LabelTask):
         """Words, and what may stand between them, which it never reads."""
         yield string.whitespace
         yield from (word for words, _ in examples for word in words)
+
+    def learned_with(self) -> Sizing:
+        """A net that reads in both directions: what a word is depends on its neighbours most of all."""
+        return Sizing(
+            {"family": "lstm", "layers": 2, "width": 192, "dropout": 0.3},
+            {"layers": 2, "width": 192, "dropout": 0.3},
+            {"token_dropout": 0.1},
+            epochs=12,
+        )
 
     def encode(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
         """The first piece of a word carries its tag; the others have nothing to get right."""

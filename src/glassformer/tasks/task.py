@@ -7,7 +7,7 @@ bound to a tokenizer, and to data where there is some: a run that is only used n
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,10 +60,28 @@ class TextAmount:
 
 
 @dataclass(frozen=True)
+class Sizing:
+    """What small sets of examples are learned best with, where nobody says otherwise.
+
+    Found by trying many on many sets; benchmarks/defaults.py holds the choice against a search by hand.
+    """
+
+    model: Settings  # with its family
+    recurrent: Settings  # a recurrent model of the user's
+    training: Settings
+    on_gpu: Settings = field(default_factory=dict)  # of the model, where more is cheap
+    batch: int = 32
+    minutes: float = 1.6  # a run is planned for at most
+    epochs: float = 10  # passes over the examples; early stopping may end sooner
+    least_steps: int = 300  # however few examples there are
+
+
+@dataclass(frozen=True)
 class ExampleAmount:
     """How much there is to learn from, as examples: how long the sequences of each are, the longer side."""
 
     lengths: np.ndarray
+    sizing: Sizing
 
 
 class Task(ABC):
@@ -107,11 +125,6 @@ class Task(ABC):
         `progress` is called with each number of bytes done, `say` with what a person should know, also later.
         `source_tokenizer` cuts what a translator reads, where that has a vocabulary of its own.
         """
-
-    @staticmethod
-    def sequence_length(texts: Sequence[str]) -> int | None:
-        """How long a usual sequence is, in characters, where the tokenizer should know; None: no matter."""
-        return None
 
     @abstractmethod
     def settings(self) -> Settings:
