@@ -120,8 +120,8 @@ def test_the_better_of_two_is_the_more_accurate_then_the_surer() -> None:
     ranked = [result(0.9, 3.0), result(0.9, 5.0), result(0.89, 0.1)]
     assert ranked[0].criterion < ranked[1].criterion < ranked[2].criterion
     assert ranked[0].score == ("accuracy", 0.9, True)
-    assert ranked[0].summary() == "loss 3.0000  accuracy 90.00%"
-    assert ("accuracy", "90.00%  (95 %: 0.00% to 100.00%)") in ranked[0].table()
+    assert ranked[0].summary() == "loss 3.00  accuracy 90.0%"
+    assert ("accuracy", "90.0%  (95 %: 0.0% to 100.0%)") in ranked[0].table()
     assert ranked[0].as_dict().keys() == {"split", "loss", "accuracy", "n", "interval"}
 
 

@@ -15,7 +15,7 @@ def decimals(targets: int) -> int:
 
 def percent(share: float, n: int) -> str:
     """A share of n, without decimals that so few cannot have."""
-    return f"{share:.0%}" if n < 100 else f"{share:.2%}"
+    return f"{share:.0%}" if n < 100 else f"{share:.1%}" if n < PLENTY else f"{share:.2%}"
 
 
 @dataclass(frozen=True)
