@@ -105,12 +105,12 @@ def _out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or any(phrase in said for phrase in phrases)
 
 
-def run_app(app: Callable[[], Any]) -> None:
+def run_app(app: Callable[..., Any]) -> None:
     """The whole program, from its first streams and signals to its exit code."""
     guard_streams()
     interrupted = _hear_interrupts()
     try:
-        app()
+        sys.exit(_run(app))
     except OSError as error:
         drop(sys.stdout)
         note(f"Error: {error}")
@@ -122,6 +122,24 @@ def run_app(app: Callable[[], Any]) -> None:
             raise
         note(STOPPED)
         sys.exit(130)
+
+
+def _run(app: Callable[..., Any]) -> int:
+    """Its exit code; a wrong usage is explained, and with it what was probably meant."""
+    import typer
+
+    wrong_usage = typer.BadParameter.__mro__[1]  # typer does not name it, and click may be its own copy
+    try:
+        code = app(standalone_mode=False)
+    except wrong_usage as error:
+        from glassformer.cli.hints import hint
+
+        said: Any = error
+        said.show()
+        if more := hint(error):
+            note(more)
+        return 2
+    return code if isinstance(code, int) else 0
 
 
 def _hear_interrupts() -> list[int]:

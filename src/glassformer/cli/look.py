@@ -1,14 +1,11 @@
 """`glassformer look` and `import`: a text or an image seen through a run; models from elsewhere."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from glassformer.cli import console
 from glassformer.cli.opening import RunPath, open_run
-
-if TYPE_CHECKING:
-    from glassformer.inspection.edits import Edit
 
 look_app = typer.Typer(rich_markup_mode=None)
 
@@ -70,13 +67,21 @@ def look(
     from pathlib import Path
 
     from glassformer.core.files import make_folder, write_atomically
+    from glassformer.inspection.marked import find_list
+
+    heads = [_head(name) for name in ablate or []]
+    if relations is not None:
+        find_list(relations)
+    from glassformer.inspection.edits import zero
     from glassformer.inspection.html import as_html
     from glassformer.inspection.plots import draw_all
     from glassformer.inspection.report_text import as_text
 
     opened = open_run(run)
     text = console.read_input().removesuffix("\n") if text == "-" else text
-    look_ = opened.look(text, target=target, tokens=tokens, edits=[_ablated(name) for name in ablate or []])
+    look_ = opened.look(
+        text, target=target, tokens=tokens, edits=[zero(f"{layer}.z", heads=head) for layer, head in heads]
+    )
     report = look_.report(maps, position, relations)
     if html is not None:
         make_folder(Path(html).parent)
@@ -91,14 +96,14 @@ def look(
         console.put(as_text(report))
 
 
-def _ablated(name: str) -> "Edit":
+def _head(name: str) -> tuple[str, int]:
+    """A layer and its head, as in 1.0."""
     from glassformer.core.errors import UsageError
-    from glassformer.inspection.edits import zero
 
     layer, _, head = name.rpartition(".")
     if not layer or not head.isdecimal():
         raise UsageError(f"--ablate {name}: expected LAYER.HEAD, as in 1.0 (of a translator decoder.1.0)")
-    return zero(f"{layer}.z", heads=int(head))
+    return layer, int(head)
 
 
 @look_app.command(
@@ -119,6 +124,14 @@ def import_(
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Make a run of a Hugging Face GPT-2 folder on this machine; nothing in it is executed."""
+    from pathlib import Path
+    from shlex import quote
+
+    from glassformer.interop.folder import refuse_no_model
+    from glassformer.runs.folder import refuse_begun
+
+    refuse_no_model(Path(folder))
+    refuse_begun(Path(run))
     from glassformer.models.model import parameter_count
     from glassformer.runs.import_model import import_hf
 
@@ -130,5 +143,5 @@ def import_(
     model = opened.config.model
     console.put(
         f"{opened.path}: {parameters:,} parameters, {model.layers} layers of {model.heads} heads, "
-        f"vocabulary {model.vocab:,}. Look inside: glassformer look {opened.path} TEXT"
+        f"vocabulary {model.vocab:,}. Look inside: glassformer look {quote(str(opened.path))} TEXT"
     )

@@ -1,12 +1,22 @@
 """The command line: one function per command. Heavy imports stand inside them, so that --help is instant."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
 from glassformer.cli import console
 from glassformer.cli.bench import bench_app
+from glassformer.cli.checks import (
+    check_more,
+    check_names,
+    check_pairs,
+    check_source,
+    check_target,
+    refuse_with_sweep,
+    run_folder,
+)
 from glassformer.cli.doctor import doctor_app
 from glassformer.cli.look import look_app
 from glassformer.cli.opening import RunPath, open_run
@@ -15,8 +25,8 @@ from glassformer.cli.tokenizer import tokenizer_app
 from glassformer.cli.use import use_app
 from glassformer.cli.why import why_app
 from glassformer.core.terminal import speaks
-from glassformer.data.catalog import dataset_names, refuse_missing
-from glassformer.runs.folder import refuse_no_run
+from glassformer.data.catalog import dataset_names
+from glassformer.runs.folder import refuse_begun, refuse_no_run, runs_under
 
 KINDS = {"language": "text", "classify": "labels", "tag": "tags", "translate": "pairs"}
 NAMED = "; ".join(f"{', '.join(dataset_names(task))} ({kind})" for task, kind in KINDS.items())
@@ -77,7 +87,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on sta
 
   glassformer train my.txt --sweep model.layers=2,4,6 --sweep training.seed=0,1
 
-  glassformer train my.txt --out runs/mine --resume""",
+  glassformer train my.txt --out runs/mine --resume
+
+  glassformer train --out runs/mine --more-minutes 10     a finished run goes on""",
 )
 @console.command
 def train(
@@ -106,20 +118,35 @@ def train(
         typer.Option(help="key=a,b,c: train one run for each; repeatable, then every combination."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run where it stopped.")] = False,
+    more_steps: Annotated[
+        int | None, typer.Option(min=1, help="Train the finished run of --out so many steps longer.")
+    ] = None,
+    more_minutes: Annotated[
+        float | None, typer.Option(help="The same by time, as long as its steps took.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Train a model; without SOURCE, on the manual and docstrings that come with Python."""
-    if not resume:  # what can be told at once is told before libraries load
-        if source is not None:
-            refuse_missing(source, task)
-        if init is not None:
-            refuse_no_run(Path(init))
+    # What can be told at once is told before libraries load.
+    longer = more_steps is not None or more_minutes is not None
+    if not (resume or longer):
+        check_names(source, task, target, out, init)
+    from glassformer.config.grid import parse_sweep
     from glassformer.config.recipes import load_variants, parse_overrides
 
-    settings = parse_overrides(set_ or [])
+    if longer:
+        check_more(more_steps, more_minutes)
+    settings, grid = parse_overrides(set_ or []), parse_sweep(sweep or [])
+    folder = run_folder(source, task, target, recipe, settings, out)
     variants = load_variants(recipe) if recipe else {}
+    if grid or variants:
+        refuse_with_sweep(longer)
+    elif longer:
+        refuse_no_run(folder)
+    elif not resume:
+        refuse_begun(folder)
     from glassformer.runs.compare import compare_runs, show_table
-    from glassformer.runs.sweep import parse_sweep, sweep_runs
+    from glassformer.runs.sweep import sweep_runs
     from glassformer.runs.train import train as train_run
     from glassformer.tasks.registry import find_task
     from glassformer.training.display import Silent, Terminal
@@ -127,7 +154,6 @@ def train(
     leads = speaks()
     display = Terminal(console.error_console()) if leads else Silent()
     options = {"task": task, "target": target, "recipe": recipe, "init": init, "resume": resume}
-    grid = parse_sweep(sweep or [])
     if grid or variants:
         runs = sweep_runs(source, grid, variants, out=out, settings=settings, display=display, **options)
         if not leads:
@@ -138,7 +164,8 @@ def train(
         console.note(f"Table and curves are in {page}.")
         console.put_json(rows.as_json()) if json_ else console.put(show_table(rows))
         return
-    run = train_run(source, out=out, settings=settings, display=display, **options)
+    more = {"more_steps": more_steps, "more_minutes": more_minutes}
+    run = train_run(source, out=out, settings=settings, display=display, **options, **more)
     if not leads:
         return
     result = run.result
@@ -152,7 +179,7 @@ def train(
         f"Trained {result['parameters'] - result['frozen']:,} parameters on {result['tokens']:,} tokens in "
         f"{result['seconds']:.0f} s, {result['tokens_per_second']:,.0f} tokens/s.\n"
         f"Everything is in {run.path}: model.safetensors, metrics.jsonl, loss.png.\n"
-        f"{find_task(run.config.task).next_command(str(run.path), run.config)}"
+        f"{find_task(run.config.task).next_command(quote(str(run.path)), run.config)}"
     )
 
 
@@ -193,6 +220,12 @@ def evaluate(
 
     if split not in ("train", "valid", "test"):
         raise UsageError(f"--split {split}: expected valid, test or train")
+    if data is not None:
+        check_source(data)
+    if target is not None:
+        check_target(target)
+    if pairs is not None:
+        check_pairs(pairs)
     opened = open_run(run)
     from glassformer.tasks.registry import find_task
 
@@ -243,9 +276,17 @@ def compare(
     json_: Json = False,
 ) -> None:
     """Runs side by side: parameters, tokens, score, speed, time; the curves in one plot."""
-    from glassformer.runs.compare import compare_runs, runs_under, show_table
+    paths = [run for path in runs for run in runs_under(path)]
+    for path in paths:
+        refuse_no_run(Path(path))
+    from glassformer.runs.compare import compare_runs, show_table
 
-    rows = compare_runs([open_run(run) for path in runs for run in runs_under(path)])
+    opened = [open_run(path) for path in paths]
+    finished = [run for run in opened if run.is_finished]
+    for run in opened if finished else ():
+        if not run.is_finished:
+            console.note(f"Left out: {run.path} is not finished. Go on with it: {run.go_on_command}")
+    rows = compare_runs(finished or opened)
     if html:
         rows.save(html)
         console.note(f"Wrote {html}.")

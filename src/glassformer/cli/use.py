@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import console
-from glassformer.cli.opening import RunPath, open_run
+from glassformer.cli.opening import RunPath, check_task_of, open_run
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Text = Annotated[
@@ -54,7 +54,7 @@ def generate(
 ) -> None:
     """Let a run write: one token at a time, each fed back in."""
     from glassformer.core.errors import UsageError
-    from glassformer.generation.sampling import Sampler, refuse_with_beams
+    from glassformer.generation.limits import check_drawing, refuse_with_beams
 
     drawing = {"temperature": temperature, "top-k": top_k, "top-p": top_p, "min-p": min_p, "seed": seed}
     if beams is not None:
@@ -67,7 +67,8 @@ def generate(
         raise UsageError("--greedy always takes the best token: leave out what is said about drawing")
     default = 0.0 if greedy else 0.8
     chosen = default if temperature is None else temperature
-    sampler = Sampler(chosen, top_k, top_p, min_p, seed, repetition_penalty or 1.0)
+    check_drawing(chosen, top_k, top_p, min_p, seed, repetition_penalty or 1.0)
+    check_task_of(run, ("language",), "language")
     stops = [s.replace("\\n", "\n") for s in stop or []]
     if prompt == "-":
         prompt = console.read_input()
@@ -75,6 +76,9 @@ def generate(
     if beams is not None:
         _generate_by_beams(opened.search(prompt, tokens, beams)[:n], prompt, json_)
         return
+    from glassformer.generation.sampling import Sampler
+
+    sampler = Sampler(chosen, top_k, top_p, min_p, seed, repetition_penalty or 1.0)
     parts = opened.stream(prompt, tokens, sampler=sampler, n=n, stop=stops)
     if n == 1 and not json_:  # on the terminal as it is written
         console.put(prompt, end="")
@@ -117,7 +121,7 @@ def translate(
     json_: Json = False,
 ) -> None:
     """Translate a text, or each line of standard input."""
-
+    check_task_of(run, ("translate",), "translate")
     lines = _lines(text)
     with console.working("translating", len(lines)) as advance:
         translations = open_run(run).translate(lines, beams=beams, length_penalty=penalty, progress=advance)
@@ -152,6 +156,7 @@ def classify(
     json_: Json = False,
 ) -> None:
     """Label texts or images, or each line of standard input; a tagger labels the words of each."""
+    check_task_of(run, ("classify", "tag"), "classify or tag")
     opened, texts = open_run(run), text or ["-"]
     lines = [line for given in texts for line in _lines(given)]
     answers = opened.label([line for line in lines if line.strip()])
@@ -177,6 +182,7 @@ def fill(
     json_: Json = False,
 ) -> None:
     """Fill in the blanks of a text, or of each line: ___ is one hidden token."""
+    check_task_of(run, ("masked",), "masked")
     from glassformer.inspection.report_text import bar, visible
 
     opened, lines = open_run(run), _lines(text)

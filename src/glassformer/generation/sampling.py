@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from glassformer.core.errors import UsageError
 from glassformer.data.order import fold_seed
+from glassformer.generation.limits import check_drawing
 
 GREEDY = 1e-5  # a temperature below this is the limit itself: the best token
 
@@ -37,17 +37,9 @@ class Sampler:
     _generators: dict[torch.device, torch.Generator] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < float("inf"):
-            raise UsageError(f"temperature {self.temperature}: expected 0 (greedy) or more")
-        if self.top_k is not None and self.top_k < 1:
-            raise UsageError(f"top-k {self.top_k}: expected at least 1")
-        if self.seed is not None and not 0 <= self.seed < 2**63:
-            raise UsageError(f"seed {self.seed}: expected 0 or more, and less than 2^63")
-        if not 0 < self.repetition_penalty < float("inf"):
-            raise UsageError(f"repetition penalty {self.repetition_penalty}: expected more than 0; 1 is none")
-        for name, p in (("top-p", self.top_p), ("min-p", self.min_p)):
-            if p is not None and not 0 < p <= 1:
-                raise UsageError(f"{name} {p}: expected more than 0 and at most 1")
+        check_drawing(
+            self.temperature, self.top_k, self.top_p, self.min_p, self.seed, self.repetition_penalty
+        )
 
     def __call__(self, logits: Tensor) -> Tensor:
         """Token ids (B) for logits (B, V)."""
@@ -122,13 +114,3 @@ class Sampler:
                 generator.manual_seed(self.seed)
             self._generators[device] = generator
         return self._generators[device]
-
-
-def refuse_with_beams(**options: object) -> None:
-    """Beam search draws nothing: what is said about drawing would be ignored, so it is refused."""
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise UsageError(
-            f"{', '.join(given)}: beam search looks for the likeliest text and draws nothing; leave out "
-            "either this or the beams"
-        )

@@ -1,5 +1,6 @@
 """What the user said: source, task, recipe and settings as one nested dictionary."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.config.recipes import load_recipe, merge, nested
@@ -10,6 +11,24 @@ from glassformer.data.catalog import HUB_PREFIX
 from glassformer.data.datasets import task_of
 
 MIX = "mix"  # stands where the one source would
+
+
+@dataclass(frozen=True)
+class More:
+    """How much longer a run that ended is to be trained, by one of the two."""
+
+    steps: int | None = None
+    minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and self.minutes is not None:
+            raise UsageError("--more-steps and --more-minutes: give one of them")
+        for name, value in (("--more-steps", self.steps), ("--more-minutes", self.minutes)):
+            if value is not None and not 0 < value < float("inf"):
+                raise UsageError(f"{name} {value:g}: expected more than 0")
+
+    def __bool__(self) -> bool:
+        return self.steps is not None or self.minutes is not None
 
 
 def gather_asked(

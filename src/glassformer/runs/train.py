@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from glassformer.config.saved import continued_config, load_config, refuse_changed
+from glassformer.config.saved import continued_config, load_config, refuse_changed, sealed_settings
 from glassformer.config.schema import Config, flatten
 from glassformer.config.section import Settings
 from glassformer.core.device import choose_device
@@ -19,7 +19,7 @@ from glassformer.data.examples import Examples
 from glassformer.data.sources import Corpus
 from glassformer.models.model import parameter_count
 from glassformer.models.operations import operations_per_token
-from glassformer.runs.asked import default_name, gather_asked
+from glassformer.runs.asked import More, default_name, gather_asked
 from glassformer.runs.begin import (
     SOURCE_TOKENIZER,
     TOKENIZER,
@@ -27,6 +27,8 @@ from glassformer.runs.begin import (
     refuse_existing,
     write_beginning,
 )
+from glassformer.runs.folder import refuse_no_run
+from glassformer.runs.lengthen import lengthen
 from glassformer.runs.machine import this_machine
 from glassformer.runs.prepare import prepare, refuse_other_tokenizer
 from glassformer.runs.processes import as_arguments, check_division, processes_to_start
@@ -35,7 +37,7 @@ from glassformer.runs.run import Run, own_data
 from glassformer.runs.vectors import find_vectors, place_vectors, refuse_other_vectors
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.task import Task
-from glassformer.training.checkpoint.run_seal import seal_results, unseal_results
+from glassformer.training.checkpoint.run_seal import complete_settings, seal_results, unseal_results
 from glassformer.training.checkpoint.weights import load_matching, load_weights
 from glassformer.training.checkpoint.write import latest_checkpoint
 from glassformer.training.display import Display, Silent
@@ -56,6 +58,8 @@ def train(
     out: str | Path | None = None,
     init: str | Path | None = None,
     resume: bool = False,
+    more_steps: int | None = None,
+    more_minutes: float | None = None,
     settings: Settings | None = None,
     display: Display | None = None,
 ) -> Run:
@@ -64,14 +68,18 @@ def train(
     `settings` are nested (`{"model": {"layers": 4}}`) or dotted (`{"model.layers": 4}`). Without a recipe,
     all that is not set is chosen from the data and the machine. The task follows from the source unless
     given. One of several processes (torchrun, training.processes) does its part of the same.
+
+    A run that ended is trained on with `more_steps` or `more_minutes` (lengthen.py), which imply `resume`.
     """
-    display = display or Silent()
+    display, more = display or Silent(), More(more_steps, more_minutes)
+    resume = resume or bool(more)
     asked = gather_asked(source, task, target, recipe, settings, init=init is not None)
     folder = Path(out) if out else Path("runs") / default_name(asked)
     count = processes_to_start(asked, folder, resume)
     if count > 1:
         check_division(asked.get("training", {}), count)
         options = {"task": task, "target": target, "recipe": recipe, "init": init}
+        options |= {"more-steps": more.steps, "more-minutes": more.minutes}
         launch(
             as_arguments(source, folder, settings, count, resume, **options), count, type(display) is Silent
         )
@@ -87,7 +95,9 @@ def train(
             config = load_config(folder / "config.yaml") if new else continued()
             return _go_on(folder, config, Silent(), world)
         if resume and (folder / "config.yaml").is_file():
-            return _resume(folder, continued, display, world)
+            return _resume(folder, continued, display, world, more)
+        if more:
+            refuse_no_run(folder)
         if resume:
             if holds_something(folder):
                 raise RunError(
@@ -254,8 +264,8 @@ def _fit(
     return run
 
 
-def _resume(folder: Path, continued: Callable[[], Config], display: Display, world: World) -> Run:
-    """Go on with a run as it was begun, from its newest checkpoint."""
+def _resume(folder: Path, continued: Callable[[], Config], display: Display, world: World, more: More) -> Run:
+    """Go on with a run as it was begun, from its newest checkpoint; or, if `more` is asked, longer."""
     if Run(folder).data.get("imported"):
         raise RunError(
             f"{folder} was imported and has nothing to resume. Train from it: --init {folder} --out …"
@@ -263,6 +273,10 @@ def _resume(folder: Path, continued: Callable[[], Config], display: Display, wor
     with locked(folder):
         remove_temporaries(folder)
         config = continued()
+        if more:
+            lengthen(folder, config, more, display)
+            config = continued()
+        complete_settings(folder, sealed_settings(config))
         check_division(config.training.model_dump(), world.size)
         world.publish("begun", "before")
         return _go_on(folder, config, display, world)

@@ -12,6 +12,7 @@ import math
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -90,6 +91,8 @@ class Trainer(Steps):
         )
         if scaler is not None:
             scaler.load_state_dict(self.progress.scaler or self.precision.new_scaler().state_dict())
+        if self.progress.step in self.config.extended and self._out_of_patience():
+            self.progress.since_best = 0  # it had stopped early here, and was told to go on
         return previous
 
     def run(self) -> Progress:
@@ -139,10 +142,11 @@ class Trainer(Steps):
 
     def _interrupted(self, signal: int) -> Interrupted:
         step, steps = self.progress.step, self.config.steps
+        again = "the same command and --resume."
+        if self.config.extended:  # the same command would ask for still more
+            again = f"glassformer train --out {quote(str(self.folder))} --resume"
         return Interrupted(
-            f"Stopped at step {step} of {steps}, saved in {self.folder}. Go on with the same command and "
-            "--resume.",
-            signal,
+            f"Stopped at step {step} of {steps}, saved in {self.folder}. Go on with {again}", signal
         )
 
     def _now_and_then(self, record: dict[str, Any], log: MetricsLog, stop: int) -> None:
