@@ -42,6 +42,11 @@ class _Loading:
 _loading = _Loading()
 
 
+def clear_loading() -> None:
+    """Before a person is asked for something."""
+    _loading.clear()
+
+
 def error_console() -> Any:
     from rich.console import Console
 

@@ -96,7 +96,10 @@ def _of_sources(words: list[str]) -> str:
         return f"Put the name in quotes: glassformer train {quote(whole)}"
     if runs := [word for word in words if is_run(Path(word))]:
         run = quote(runs[0])
-        return f"{runs[0]} is a run: to go on with it --out {run} --resume, to begin with its weights --init {run}."
+        return (
+            f"{runs[0]} is a run: to go on with it --out {run} --resume, to begin with its weights "
+            f"--init {run}."
+        )
     folders, endings = {str(Path(w).parent) for w in words}, {Path(w).suffix for w in words}
     pattern = "texts/*.txt"
     if len(folders) == len(endings) == 1 and all(user_path(w).is_file() for w in words):

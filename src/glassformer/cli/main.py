@@ -8,6 +8,7 @@ import typer
 
 from glassformer.cli import console
 from glassformer.cli.bench import bench_app
+from glassformer.cli.chat import chat_app
 from glassformer.cli.checks import (
     check_more,
     check_names,
@@ -51,6 +52,7 @@ def _show_version(asked: bool) -> None:
 
 
 app.add_typer(use_app)  # without a name: generate, translate, classify and fill stand beside the others
+app.add_typer(chat_app)
 app.add_typer(look_app)
 app.add_typer(why_app)
 app.add_typer(doctor_app)

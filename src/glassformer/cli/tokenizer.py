@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli import console
-from glassformer.cli.tokens import put_spans, put_steps, visible
+from glassformer.cli.tokens import put_merges, put_spans, put_steps, visible
 
 tokenizer_app = typer.Typer(
     help="Learn a tokenizer, use it, see how each kind cuts a text.",
@@ -200,6 +200,26 @@ def decode(
         raise UsageError(f"'{wrong[0]}' is no id: expected whole numbers, for example 72 101 108")
     text = load_tokenizer(file).decode(int(word) for word in words)
     console.put_json({"text": text}) if json_ else console.put(text)
+
+
+@tokenizer_app.command(
+    "merges",
+    epilog="""Examples:
+
+  glassformer tokenizer merges tokenizer.json --first 20
+
+  glassformer tokenizer merges runs/mine                     of a run""",
+)
+@console.command
+def merges(
+    file: File,
+    first: Annotated[int | None, typer.Option(min=1, help="Only so many.", show_default=False)] = None,
+    json_: Json = False,
+) -> None:
+    """The merges of byte-pair encoding in the order learned: which two tokens became one."""
+    from glassformer.tokenizers.load import load_tokenizer
+
+    put_merges(load_tokenizer(file), first, json_)
 
 
 @tokenizer_app.command(

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import console
+from glassformer.cli.answers import put_filled
 from glassformer.cli.opening import RunPath, check_task_of, open_run
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
@@ -49,7 +50,9 @@ def generate(
     ] = None,
     beams: Annotated[int | None, typer.Option(min=1, help="Search for the likeliest text instead.")] = None,
     n: Annotated[int, typer.Option("--n", min=1, help="How many texts.")] = 1,
-    seed: Annotated[int | None, typer.Option(help="For the same text again.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="For the same text again; --json says the one that was drawn.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Let a run write: one token at a time, each fed back in."""
@@ -78,7 +81,7 @@ def generate(
         return
     from glassformer.generation.sampling import Sampler
 
-    sampler = Sampler(chosen, top_k, top_p, min_p, seed, repetition_penalty or 1.0)
+    sampler = Sampler(chosen, top_k, top_p, min_p, seed, repetition_penalty or 1.0).with_seed()
     parts = opened.stream(prompt, tokens, sampler=sampler, n=n, stop=stops)
     if n == 1 and not json_:  # on the terminal as it is written
         console.put(prompt, end="")
@@ -88,7 +91,7 @@ def generate(
         return
     texts = ["".join(pieces) for pieces in zip(*parts, strict=True)]
     if json_:
-        console.put_json({"prompt": prompt, "texts": texts, "seed": seed})
+        console.put_json({"prompt": prompt, "texts": texts, "seed": sampler.seed})
         return
     for number, text in enumerate(texts, start=1):
         console.put(f"--- {number} ---\n{prompt}{text}")
@@ -183,19 +186,13 @@ def fill(
 ) -> None:
     """Fill in the blanks of a text, or of each line: ___ is one hidden token."""
     check_task_of(run, ("masked",), "masked")
-    from glassformer.inspection.report_text import bar, visible
-
     opened, lines = open_run(run), _lines(text)
     filled = [opened.fill(line, top) for line in lines if line.strip()]
     if json_:
         console.put_json({"texts": [{"text": f.text, "blanks": f.blanks} for f in filled]})
         return
     for answer in filled:
-        console.put(answer.text)
-        for number, blank in enumerate(answer.blanks, start=1):
-            for i, (token, p) in enumerate(blank):
-                label = f"blank {number}" if i == 0 else ""
-                console.put(f"  {label:9} {visible(token):16} {p:6.1%} {bar(p, 30)}")
+        put_filled(answer)
 
 
 def _lines(text: str) -> list[str]:

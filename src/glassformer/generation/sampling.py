@@ -5,6 +5,8 @@ Letters: B sequences, V vocabulary.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from secrets import randbits
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -12,6 +14,7 @@ from torch import Tensor
 from glassformer.data.order import fold_seed
 from glassformer.generation.limits import check_drawing
 
+SEED_BITS = 32  # of a seed that is drawn: short enough to type again
 GREEDY = 1e-5  # a temperature below this is the limit itself: the best token
 
 
@@ -47,6 +50,12 @@ class Sampler:
             return logits.argmax(-1)
         probabilities = self.probabilities(logits)
         return torch.multinomial(probabilities, 1, generator=self._generator(logits.device)).squeeze(-1)
+
+    def with_seed(self) -> Self:
+        """The same with a seed to draw the same again: its own, or one that is drawn here; greedy has none."""
+        if self.seed is not None or self.temperature < GREEDY:
+            return self
+        return replace(self, seed=randbits(SEED_BITS), _generators={})
 
     def for_rows(self, n: int, prompt: Sequence[int] = ()) -> Callable[[Tensor], Tensor]:
         """The same for n sequences, each with random numbers of its own: a row does not depend on the others.
@@ -114,3 +123,33 @@ class Sampler:
                 generator.manual_seed(self.seed)
             self._generators[device] = generator
         return self._generators[device]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A token that was drawn, its probability before temperature and filters, and the likeliest there."""
+
+    id: int
+    probability: float
+    best: list[tuple[int, float]]
+
+
+@dataclass
+class Watched(Sampler):
+    """A sampler that writes down what it draws for the first sequence."""
+
+    chosen: list[Chosen] = field(default_factory=list)
+    others: int = 3
+
+    def for_rows(self, n: int, prompt: Sequence[int] = ()) -> Callable[[Tensor], Tensor]:
+        choose = super().for_rows(n, prompt)
+
+        def watch(logits: Tensor) -> Tensor:
+            chosen = choose(logits)
+            shares, token = logits[0].float().softmax(-1), int(chosen[0])
+            best = shares.topk(min(self.others, len(shares)))
+            likeliest = list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+            self.chosen.append(Chosen(token, float(shares[token]), likeliest))
+            return chosen
+
+        return watch

@@ -1,4 +1,4 @@
-"""The lessons there are, by name. To add one: its file in this folder, its lines here, in names.py and in the map."""
+"""What computes each lesson. To add one: its file in this folder, its lines here, in names.py, in the map."""
 
 from collections.abc import Callable
 

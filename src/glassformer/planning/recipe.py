@@ -71,8 +71,8 @@ def _refuse_text(recipe: str) -> None:
         and recipe not in recipe_names()
     ):
         raise UsageError(
-            f"{recipe} is no recipe: plan takes a recipe's name, its YAML file, or a shape ({', '.join(SHAPES)}). "
-            f"To train on it, glassformer train {quote(recipe)} chooses the sizes and says them, with the time, "
-            "before it begins. To plan sizes of your own: glassformer plan --set model.layers=4 "
-            "--set model.width=128 --tokens 10M"
+            f"{recipe} is no recipe: plan takes a recipe's name, its YAML file, or a shape "
+            f"({', '.join(SHAPES)}). To train on it, glassformer train {quote(recipe)} chooses the sizes and "
+            "says them, with the time, before it begins. To plan sizes of your own: glassformer plan "
+            "--set model.layers=4 --set model.width=128 --tokens 10M"
         )

@@ -26,8 +26,8 @@ def lengthen(folder: Path, config: Config, more: More, display: Display) -> None
     """Write down a longer plan for a run that has come to its end; whoever calls holds the folder's lock."""
     if find_seal(folder) is None:
         raise RunError(
-            f"{folder} was made by an older version and cannot be made longer. Begin a new run with its weights: "
-            f"--init {quote(str(folder))} --out …"
+            f"{folder} was made by an older version and cannot be made longer. Begin a new run with its "
+            f"weights: --init {quote(str(folder))} --out …"
         )
     checkpoint = latest_checkpoint(folder / "checkpoints", lambda t: display.note(f"Warning: {t}."))
     if checkpoint is None:
