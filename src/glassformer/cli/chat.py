@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -105,7 +106,7 @@ def chat(
 
 def _typed(person: bool) -> Iterator[str]:
     """Lines until the end of input; a person is asked for each, and Ctrl-C lets one go."""
-    console.clear_loading()
+    console.clear_phase()
     while True:
         try:
             yield input("> " if person else "")
@@ -122,11 +123,10 @@ def _typed(person: bool) -> Iterator[str]:
 @contextmanager
 def _history(person: bool) -> Iterator[None]:
     """Lines of earlier talks under the arrow keys, where there is a terminal."""
-    try:
-        import readline
-    except ImportError:  # not on every system
-        person = False
-    if not person:
+    readline: Any = None
+    with suppress(ImportError):  # not on every system
+        readline = import_module("readline")
+    if not person or readline is None:
         yield
         return
     from glassformer.core.files import cache_dir
@@ -196,10 +196,11 @@ def _goes_on(run: "Run") -> Answer:
 
 
 def _translates(run: "Run") -> Answer:
+    from glassformer.models.model import EncoderDecoderModel
     from glassformer.tasks.translator import TranslateTask
 
-    task: Any = run.bare_task
-    assert isinstance(task, TranslateTask)
+    task, model = run.bare_task, run.model
+    assert isinstance(task, TranslateTask) and isinstance(model, EncoderDecoderModel)
 
     def answer(line: str, wishes: Wishes) -> None:
         if not line.strip():
@@ -207,7 +208,7 @@ def _translates(run: "Run") -> Answer:
         if not wishes.probs:
             console.put(run.translate([line])[0])
             return
-        for text, score in task.translate(run.model, run.config, [line], beams=4, length_penalty=0.6)[0]:
+        for text, score in task.translate(model, run.config, [line], beams=4, length_penalty=0.6)[0]:
             console.put(f"{score:8.3f}  {text}")
 
     return answer

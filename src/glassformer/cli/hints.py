@@ -34,8 +34,10 @@ TEXTS = {"generate": "the prompt", "translate": "the text", "fill": "the text", 
 
 def hint(error: Any) -> str | None:
     """A sentence after a wrong usage that the parser of the command line found."""
-    context = getattr(error, "ctx", None)
-    command = context.info_name if context is not None else ""
+    context = error.ctx
+    if context is None:
+        return None
+    command = context.info_name
     if option := getattr(error, "option_name", None):
         return _of_option(command, option)
     if "unexpected extra argument" in str(getattr(error, "message", "")):

@@ -79,6 +79,7 @@ def look(
 
     opened = open_run(run)
     text = console.read_input().removesuffix("\n") if text == "-" else text
+    console.phase("Looking inside")
     look_ = opened.look(
         text, target=target, tokens=tokens, edits=[zero(f"{layer}.z", heads=head) for layer, head in heads]
     )
@@ -88,6 +89,7 @@ def look(
         write_atomically(Path(html), as_html(report))
         console.note(f"Written: {html}")
     if plots is not None:
+        console.phase("Drawing")
         for path in draw_all(report, Path(plots)):
             console.note(f"Written: {path}")
     if json_:

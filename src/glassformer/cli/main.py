@@ -168,6 +168,7 @@ def train(
         return
     more = {"more_steps": more_steps, "more_minutes": more_minutes}
     run = train_run(source, out=out, settings=settings, display=display, **options, **more)
+    console.clear_phase()
     if not leads:
         return
     result = run.result
@@ -234,6 +235,7 @@ def evaluate(
     if pairs is not None:
         from glassformer.runs.bias import probe
 
+        console.phase("Scoring pairs")
         scores = probe(opened, pairs)
         console.put_json(scores.as_dict()) if json_ else console.put(scores.show())
         return
@@ -247,8 +249,12 @@ def evaluate(
         result = opened.evaluate(
             split, data, target, stride=stride, beams=beams, progress=advance if slow else None, warn=warn
         )
+    if data is None:
+        console.phase("Computing the floor")
     baselines = opened.baselines(split) if data is None else {}
     floor = {name: baseline.score[1] for name, baseline in baselines.items()}
+    if errors:
+        console.phase("Looking for mistakes")
     mistakes = opened.mistakes(split, data, target, stride=stride, beams=beams) if errors else None
     if json_:
         extra = {"errors": mistakes.as_dict()} if mistakes else {}
@@ -288,6 +294,7 @@ def compare(
     for run in opened if finished else ():
         if not run.is_finished:
             console.note(f"Left out: {run.path} is not finished. Go on with it: {run.go_on_command}")
+    console.phase("Comparing")
     rows = compare_runs(finished or opened)
     if html:
         rows.save(html)

@@ -91,6 +91,7 @@ def train(
         raise UsageError(
             "--weight, --min-frequency, --alphabet, --ties, --normalization and --pattern are for --kind bpe"
         )
+    console.phase("Opening")
     corpora = [open_corpus(source) for source in sources]
     for warning in (w for corpus in corpora for w in corpus.warnings):
         console.note(f"Note: {warning}")
@@ -245,6 +246,7 @@ def show(
     from glassformer.tokenizers.load import train_tokenizer
 
     sources = source or ["pydocs"]
+    console.phase("Learning tokenizers")
     texts = {name: list(open_corpus(name).texts("train", limit=8_000_000)) for name in sources}
     joint = [piece for pieces in texts.values() for piece in pieces]
     cuts = {kind: train_tokenizer(kind, joint, vocab).show(text) for kind in KINDS}

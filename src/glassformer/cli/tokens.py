@@ -54,9 +54,8 @@ def put_merges(tokenizer: "Tokenizer", first: int | None, json_: bool) -> None:
         return
     console.put(f"{'merge':>7}{'id':>7}  token")
     for row in rows:
-        console.put(
-            f"{row['number']:>7}{row['id']:>7}  {visible(row['left'])} + {visible(row['right'])} → {visible(row['token'])}"
-        )
+        left, right, token = (visible(row[name]) for name in ("left", "right", "token"))
+        console.put(f"{row['number']:>7}{row['id']:>7}  {left} + {right} → {token}")
     if len(rows) < len(tokenizer.merges):
         console.note(f"{len(tokenizer.merges) - len(rows):,} more; --first says how many to show.")
 

@@ -77,6 +77,7 @@ def generate(
         prompt = console.read_input()
     opened = open_run(run)
     if beams is not None:
+        console.phase("Searching")
         _generate_by_beams(opened.search(prompt, tokens, beams)[:n], prompt, json_)
         return
     from glassformer.generation.sampling import Sampler
@@ -89,6 +90,7 @@ def generate(
             console.put(part, end="")
         console.put("")
         return
+    console.phase("Writing")
     texts = ["".join(pieces) for pieces in zip(*parts, strict=True)]
     if json_:
         console.put_json({"prompt": prompt, "texts": texts, "seed": sampler.seed})
@@ -162,6 +164,7 @@ def classify(
     check_task_of(run, ("classify", "tag"), "classify or tag")
     opened, texts = open_run(run), text or ["-"]
     lines = [line for given in texts for line in _lines(given)]
+    console.phase("Labelling")
     answers = opened.label([line for line in lines if line.strip()])
     if json_:
         console.put_json({"texts": [answer.as_json() for answer in answers]})
@@ -187,6 +190,7 @@ def fill(
     """Fill in the blanks of a text, or of each line: ___ is one hidden token."""
     check_task_of(run, ("masked",), "masked")
     opened, lines = open_run(run), _lines(text)
+    console.phase("Filling in")
     filled = [opened.fill(line, top) for line in lines if line.strip()]
     if json_:
         console.put_json({"texts": [{"text": f.text, "blanks": f.blanks} for f in filled]})

@@ -52,7 +52,7 @@ class Sampler:
         return torch.multinomial(probabilities, 1, generator=self._generator(logits.device)).squeeze(-1)
 
     def with_seed(self) -> Self:
-        """The same with a seed to draw the same again: its own, or one that is drawn here; greedy has none."""
+        """The same with a seed: its own, or one that is drawn here, so that it can be given again."""
         if self.seed is not None or self.temperature < GREEDY:
             return self
         return replace(self, seed=randbits(SEED_BITS), _generators={})

@@ -80,6 +80,7 @@ def train(
         check_division(asked.get("training", {}), count)
         options = {"task": task, "target": target, "recipe": recipe, "init": init}
         options |= {"more-steps": more.steps, "more-minutes": more.minutes}
+        display.stop()
         launch(
             as_arguments(source, folder, settings, count, resume, **options), count, type(display) is Silent
         )
@@ -153,6 +154,7 @@ def _begin(
     device = choose_device(asked.get("training", {}).get("device", "auto"), world.local)
     prepared = prepare(asked, base, device, display)
     task = prepared.task
+    display.phase("Measuring the machine, to choose sizes")
     resolved = resolve(prepared.asked, recipe, task, this_machine(task, device, world.size))
     for reason in resolved.reasons:
         display.note(reason)
@@ -238,7 +240,10 @@ def _fit(
         world.wait_for("finished")
         return Run(folder, device=str(device))
     run = Run(folder, device=str(device))
-    valid, baselines = task.evaluate(run.model, config, "valid"), task.baselines("valid")
+    display.phase("Measuring on the whole validation split")
+    valid = task.evaluate(run.model, config, "valid")
+    display.phase("Computing the floor")
+    baselines = task.baselines("valid")
     name, value, more = valid.score
     result = {
         "valid": valid.as_dict(),
@@ -257,6 +262,7 @@ def _fit(
         "frozen": sum(p.numel() for p in model.parameters() if not p.requires_grad),
         "environment": trainer.environment,
     }
+    display.phase("Drawing the curves")
     write_atomically(folder / "result.json", dump_json(result, indent=1))
     seal_results(folder)
     plot_losses(folder / "metrics.jsonl", f"{folder.name}: {parameter_count(model):,} parameters")
@@ -284,6 +290,7 @@ def _resume(folder: Path, continued: Callable[[], Config], display: Display, wor
 
 def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     """What a run directory holds, trained on; of several processes all but the first come here at once."""
+    display.phase("Opening the run")
     source = _same_data(folder, config)
     begun = Run(folder, device="cpu")
     recorded = begun.data

@@ -17,6 +17,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from glassformer.core.status import status
 from glassformer.core.terminal import printable
 
 NARROW = 120  # columns below which the bar says less
@@ -28,6 +29,9 @@ class Display:
     def reading(self, total: int) -> AbstractContextManager[Callable[[int], None]]:
         """Shows how far tokenizing so many bytes has come; gives a function to call with a piece's length."""
         return nullcontext(lambda _: None)
+
+    def phase(self, what: str) -> None:
+        """Says what goes on from here until there is something else to show."""
 
     def start(self, step: int, steps: int) -> None: ...
     def step(self, record: dict[str, Any]) -> None: ...
@@ -58,14 +62,20 @@ class Terminal(Display):
     @contextmanager
     def reading(self, total: int) -> Iterator[Callable[[int], None]]:
         if not self.console.is_terminal or total < 4_000_000:
+            self.phase("Tokenizing")
             yield lambda _: None
             return
+        status.end()
         columns = (TextColumn("tokenizing"), BarColumn(24), TextColumn("ETA"), TimeRemainingColumn())
         with Progress(*columns, console=self.console, transient=True) as bar:
             task = bar.add_task("", total=total)
             yield lambda size: bar.advance(task, size)
 
+    def phase(self, what: str) -> None:
+        status.begin(what)
+
     def start(self, step: int, steps: int) -> None:
+        status.end()
         self._steps = steps
         if self.console.is_terminal:
             columns = (
@@ -98,9 +108,11 @@ class Terminal(Display):
         self.console.print(Text(f"    {shown}", style="italic"))
 
     def note(self, text: str) -> None:
+        status.erase()
         self.console.print(Text(printable(text)), soft_wrap=True)
 
     def stop(self) -> None:
+        status.end()
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
