@@ -1,5 +1,6 @@
 """The command line: one function per command. Heavy imports stand inside them, so that --help is instant."""
 
+import time
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -29,6 +30,7 @@ from glassformer.core.terminal import speaks
 from glassformer.data.catalog import dataset_names
 from glassformer.runs.folder import refuse_begun, refuse_no_run, runs_under
 
+BEGAN = time.monotonic()
 KINDS = {"language": "text", "classify": "labels", "tag": "tags", "translate": "pairs"}
 NAMED = "; ".join(f"{', '.join(dataset_names(task))} ({kind})" for task, kind in KINDS.items())
 
@@ -154,7 +156,8 @@ def train(
     from glassformer.training.display import Silent, Terminal
 
     leads = speaks()
-    display = Terminal(console.error_console()) if leads else Silent()
+    began = None if grid or variants else BEGAN  # of several runs, each has its own time
+    display = Terminal(console.error_console(), began) if leads else Silent()
     options = {"task": task, "target": target, "recipe": recipe, "init": init, "resume": resume}
     if grid or variants:
         runs = sweep_runs(source, grid, variants, out=out, settings=settings, display=display, **options)

@@ -24,7 +24,7 @@ MAY_CHANGE = {
     "training.tensorboard",
 }
 
-LONGER = {"training.steps", "training.extended"}  # what changes when a run that ended goes on
+PLAN = {"training.steps", "training.extended"}  # what changes when a run goes on longer, or ends in time
 
 SEALED_VERSION = 2  # of a run directory, from which on it must have a seal
 # May be moved; that it is the same text, and the same vectors where they are needed, is checked by itself.
@@ -119,7 +119,7 @@ def refuse_changed(checkpoint: Path, settings: Settings) -> None:
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return  # whoever loads the checkpoint says what is wrong with it
     settings = json.loads(dump_json(settings))  # as JSON has it: keys are texts
-    may_change = MAY_CHANGE | (LONGER if _is_longer(before, settings) else set())
+    may_change = MAY_CHANGE | (PLAN if _is_other_plan(before, settings) else set())
     refused = [
         f"  {key}: {before[key]} → {value}"
         for key, value in settings.items()
@@ -133,9 +133,12 @@ def refuse_changed(checkpoint: Path, settings: Settings) -> None:
         )
 
 
-def _is_longer(before: Settings, now: Settings) -> bool:
-    """Whether the plan of a run is one that it was made longer from."""
+def _is_other_plan(before: Settings, now: Settings) -> bool:
+    """Whether a run was made longer since, or was shortened to end in time."""
     earlier, later = before.get("training.extended", {}), now["training.extended"]
+    steps = before.get("training.steps")
+    if earlier == later and now["training.minutes"] and isinstance(steps, int):
+        return now["training.steps"] <= steps
     return before.get("training.steps") in later.values() and earlier.items() <= later.items()
 
 

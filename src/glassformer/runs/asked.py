@@ -73,6 +73,12 @@ def gather_asked(
     return {**asked, "task": name, "data": data}
 
 
+def held_to(settings: Settings | None) -> float:
+    """The minutes that the user wants a training to take; 0: none, or so many steps."""
+    training: Settings = nested(settings or {}).get("training", {})
+    return 0.0 if training.get("steps") else float(training.get("minutes") or 0.0)
+
+
 def default_name(asked: Settings) -> str:
     source = str(asked["data"]["source"])
     name = Path(source.removeprefix(HUB_PREFIX)).name

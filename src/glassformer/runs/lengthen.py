@@ -7,6 +7,7 @@ leaves either the old plan or the new one.
 
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from glassformer.config.saved import save_config, sealed_settings
 from glassformer.config.schema import Config, build
@@ -43,9 +44,7 @@ def lengthen(folder: Path, config: Config, more: More, display: Display) -> None
             f"first: glassformer train --out {quote(str(folder))} --resume"
         )
     steps = progress.step + _steps(more, progress, display)
-    changed = {"steps": steps, "extended": {**training.extended, progress.step: training.steps}}
-    longer = build({**config.model_dump(), "training": {**training.model_dump(), **changed}})
-    reseal_settings(folder, sealed_settings(longer), lambda: save_config(longer, folder / "config.yaml"))
+    change_plan(folder, config, steps=steps, extended={**training.extended, progress.step: training.steps})
     display.note(f"{folder} goes on: {progress.step} steps are done, {steps} is the end now.")
     if impatient:
         display.note(
@@ -73,3 +72,12 @@ def _steps(more: More, progress: Progress, display: Display) -> int:
         f"{more.minutes:g} minutes are {steps} steps, at the {seconds * 1000:.3g} ms that each took."
     )
     return steps
+
+
+def change_plan(folder: Path, config: Config, **training: Any) -> None:
+    """Write other settings of training into a run's config.yaml and its seal."""
+    changed = build({**config.model_dump(), "training": {**config.training.model_dump(), **training}})
+    if find_seal(folder) is None:
+        save_config(changed, folder / "config.yaml")
+        return
+    reseal_settings(folder, sealed_settings(changed), lambda: save_config(changed, folder / "config.yaml"))

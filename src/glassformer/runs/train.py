@@ -1,5 +1,6 @@
 """Training from end to end: from a source of data to a run directory."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from glassformer.data.examples import Examples
 from glassformer.data.sources import Corpus
 from glassformer.models.model import parameter_count
 from glassformer.models.operations import operations_per_token
-from glassformer.runs.asked import More, default_name, gather_asked
+from glassformer.runs.asked import More, default_name, gather_asked, held_to
 from glassformer.runs.begin import (
     SOURCE_TOKENIZER,
     TOKENIZER,
@@ -28,7 +29,7 @@ from glassformer.runs.begin import (
     write_beginning,
 )
 from glassformer.runs.folder import refuse_no_run
-from glassformer.runs.lengthen import lengthen
+from glassformer.runs.lengthen import change_plan, lengthen
 from glassformer.runs.machine import this_machine
 from glassformer.runs.prepare import prepare, refuse_other_tokenizer
 from glassformer.runs.processes import as_arguments, check_division, processes_to_start
@@ -44,6 +45,7 @@ from glassformer.training.display import Display, Silent
 from glassformer.training.hooks import Hooks
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import freeze
+from glassformer.training.pace import Pace
 from glassformer.training.parallel.launch import launch
 from glassformer.training.parallel.world import World, broadcast_path, init_world
 from glassformer.training.plot import plot_losses
@@ -73,6 +75,7 @@ def train(
     """
     display, more = display or Silent(), More(more_steps, more_minutes)
     resume = resume or bool(more)
+    began = time.monotonic() if display.began is None else display.began
     asked = gather_asked(source, task, target, recipe, settings, init=init is not None)
     folder = Path(out) if out else Path("runs") / default_name(asked)
     count = processes_to_start(asked, folder, resume)
@@ -106,7 +109,9 @@ def train(
                     "--out."
                 )
             display.note(f"{folder} holds no run yet, so it is begun.")
-        return _begin(folder, asked, recipe, init, display, world)
+        minutes = held_to(settings)
+        pace = Pace(began + 60 * minutes) if minutes else None
+        return _begin(folder, asked, recipe, init, display, world, pace)
 
 
 def finished(
@@ -146,7 +151,13 @@ def _continued(
 
 
 def _begin(
-    folder: Path, asked: Settings, recipe: str | None, init: str | Path | None, display: Display, world: World
+    folder: Path,
+    asked: Settings,
+    recipe: str | None,
+    init: str | Path | None,
+    display: Display,
+    world: World,
+    pace: Pace | None,
 ) -> Run:
     """A new run: everything is decided and written down, then it is trained."""
     refuse_existing(folder)
@@ -179,7 +190,7 @@ def _begin(
         write_beginning(folder, config, record, prepared.tokenizer, spooled=spooled, source_tokenizer=own)
         world.publish("begun", "new")
         broadcast_path(world, "checkpoint", None)
-        return _fit(folder, config, model, task, display, device, world)
+        return _fit(folder, config, model, task, display, device, world, pace=pace)
 
 
 def _make_model(
@@ -211,12 +222,15 @@ def _fit(
     device: torch.device,
     world: World,
     checkpoint: Path | None = None,
+    pace: Pace | None = None,
 ) -> Run:
     """Train the model and write down how it ended."""
     hooks = Hooks(
         evaluate=lambda: task.evaluate(model, config, "valid", full=False),
         sample=lambda: task.sample(model, config),
         display=display,
+        pace=pace,
+        shortened=lambda steps: change_plan(folder, config, steps=steps),
     )
     objective = task.objective(model, config)
     width = config.model.width

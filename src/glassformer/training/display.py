@@ -26,6 +26,8 @@ NARROW = 120  # columns below which the bar says less
 class Display:
     """What a display is asked to show; this one shows nothing, and the others say only what they change."""
 
+    began: float | None = None  # when the user began to wait, by time.monotonic(); when training is called
+
     def reading(self, total: int) -> AbstractContextManager[Callable[[int], None]]:
         """Shows how far tokenizing so many bytes has come; gives a function to call with a piece's length."""
         return nullcontext(lambda _: None)
@@ -34,6 +36,9 @@ class Display:
         """Says what goes on from here until there is something else to show."""
 
     def start(self, step: int, steps: int) -> None: ...
+    def planned(self, steps: int) -> None:
+        """There are to be so many steps, other than was said at the start."""
+
     def step(self, record: dict[str, Any]) -> None: ...
     def evaluated(self, step: int, summary: str, best: bool) -> None: ...
     def sampled(self, step: int, text: str) -> None: ...
@@ -54,8 +59,8 @@ class _Numbers(ProgressColumn):
 class Terminal(Display):
     """Live on a terminal; where standard error is a file or pipe, a line now and then."""
 
-    def __init__(self, console: Console):
-        self.console = console
+    def __init__(self, console: Console, began: float | None = None):
+        self.console, self.began = console, began
         self._bar: Progress | None = None
         self._last_line = 0.0
 
@@ -89,6 +94,11 @@ class Terminal(Display):
             self._bar = Progress(*columns, console=self.console, refresh_per_second=4)
             self._task = self._bar.add_task("", total=steps, completed=step)
             self._bar.start()
+
+    def planned(self, steps: int) -> None:
+        self._steps = steps
+        if self._bar is not None:
+            self._bar.update(self._task, total=steps)
 
     def step(self, record: dict[str, Any]) -> None:
         if self._bar is not None:
