@@ -2,13 +2,16 @@
 
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
-from glassformer.config.section import Settings
 from glassformer.core.errors import DataError, UsageError
 from glassformer.core.files import user_path
 from glassformer.data.catalog import refuse_missing
 from glassformer.data.text_files import is_run_folder
 from glassformer.runs.folder import refuse_begun, refuse_no_run
+
+if TYPE_CHECKING:
+    from glassformer.config.section import Settings
 
 
 def check_names(
@@ -50,7 +53,7 @@ def run_folder(
     task: str | None,
     target: str | None,
     recipe: str | None,
-    settings: Settings,
+    settings: "Settings",
     out: str | None,
 ) -> Path:
     """Where the run will be; what was said is known to make sense by itself."""

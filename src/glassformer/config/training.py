@@ -96,7 +96,7 @@ class TrainingConfig(Section):
     freeze: list[str] = Field(default=[], description="prefixes of parameters that stay as they are")
     tensorboard: bool = Field(default=False, description="also write TensorBoard files (needs the extra)")
     minutes: float = Field(
-        default=0.0, ge=0, description="time that automatic sizing may plan for; 0: its default"
+        default=0.0, ge=0, description="time that a run may take, from command to result; 0: a default"
     )
     extended: dict[int, int] = Field(
         default={},
