@@ -37,7 +37,7 @@ def error_console() -> Any:
 
 
 def note(text: str) -> None:
-    status.end()
+    status.erase()
     sys.stderr.write(f"{text}\n")
 
 
@@ -66,7 +66,9 @@ def working(what: str, total: int) -> Iterator[Callable[[int], None]]:
 def read_input() -> str:
     """All of standard input, which a person may be about to type."""
     status.end()
-    return read_standard_input()
+    text = read_standard_input()
+    status.begin("Loading", in_log=False)
+    return text
 
 
 def put(text: str, end: str = "\n") -> None:
