@@ -74,7 +74,8 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
         arguments = shlex.split(command.replace("training.seed=0,1,2", "training.seed=0"))[1:]
         if arguments[0] == "train":
             arguments += SHORT.split()
-        done = run_forked(*arguments, cwd=tmp_path, env=environment)
+        typed = "A line\n" if arguments[0] == "chat" else ""
+        done = run_forked(*arguments, cwd=tmp_path, env=environment, input=typed)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         assert done.stdout, command  # a translation by an untrained model may be an empty line
 

@@ -39,6 +39,8 @@ def test_commands_and_flags_are_a_decision() -> None:
                 "--set",
                 "--sweep",
                 "--resume",
+                "--more-steps",
+                "--more-minutes",
                 "--json",
             ]
         ),
@@ -46,6 +48,7 @@ def test_commands_and_flags_are_a_decision() -> None:
             ["RUN", "--data", "--target", "--split", "--stride", "--beams", "--errors", "--pairs", "--json"]
         ),
         "compare": sorted(["RUNS", "--html", "--json"]),
+        "chat": sorted(["RUN", "--temperature", "--tokens", "--seed"]),
         "translate": sorted(["RUN", "TEXT", "--beams", "--penalty", "--json"]),
         "classify": sorted(["RUN", "TEXT", "--json"]),
         "fill": sorted(["RUN", "TEXT", "--top", "--json"]),
@@ -108,5 +111,6 @@ def test_commands_and_flags_are_a_decision() -> None:
         ),
         "tokenizer encode": sorted(["FILE", "TEXT", "--specials", "--spans", "--steps", "--json"]),
         "tokenizer decode": sorted(["FILE", "IDS", "--json"]),
+        "tokenizer merges": sorted(["FILE", "--first", "--json"]),
         "tokenizer show": sorted(["TEXT", "--source", "--vocab", "--json"]),
     }

@@ -16,8 +16,9 @@ from glassformer.lessons.explosion import clipped, descend, recurrent_matrix
 from glassformer.lessons.kernel import smooth, smooth_by_attention
 from glassformer.lessons.length import FAMILIES, WINDOW, gradient_by_distance, loss_by_depth
 from glassformer.lessons.lesson import Lesson
+from glassformer.lessons.names import OF_NO_MODEL
 from glassformer.lessons.positions import equivariance
-from glassformer.lessons.registry import LESSONS, OF_NO_MODEL, teach
+from glassformer.lessons.registry import LESSONS, teach
 from glassformer.lessons.repetition import repeated_share
 from glassformer.lessons.scale import scale_effect, score_variance
 from glassformer.lessons.toeplitz import unevenness

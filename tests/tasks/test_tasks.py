@@ -9,10 +9,11 @@ import torch
 from safetensors.torch import load_file
 
 import glassformer as gf
+from glassformer.config.grid import parse_sweep
 from glassformer.core.errors import GlassformerError, RunError, UsageError
 from glassformer.runs.bias import probe
 from glassformer.runs.compare import compare_runs, show_table
-from glassformer.runs.sweep import parse_sweep, sweep_runs
+from glassformer.runs.sweep import sweep_runs
 from glassformer.training.display import Silent
 
 SMALL = {

@@ -2,13 +2,16 @@
 
     main.py       the program, and the commands of training and measuring
     use.py        generate, translate, classify, fill
+    chat.py       chat
     look.py       look, import
     why.py        why
     tokenizer.py  tokenizer …;  tokens.py tokens for people to read
     plan.py       plan
     doctor.py     doctor
     bench.py      bench
+    checks.py     what a training was told, checked before libraries load;  hints.py what was probably meant
     opening.py    runs, opened by commands
+    answers.py    what models answer, for people to read
     console.py    results to standard output, everything else to standard error
 
 Heavy imports stand inside the commands, so that --help is instant.

@@ -11,46 +11,33 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from glassformer.core.errors import GlassformerError
+from glassformer.core.status import status
 from glassformer.core.strict_json import dump_json
-from glassformer.core.terminal import drop, guard_streams, raw_error, read_standard_input, speaks
+from glassformer.core.terminal import drop, guard_streams, raw_error, read_standard_input
 
 F = TypeVar("F", bound=Callable[..., Any])
 STOPPED = "\nStopped; nothing was left half done."
 
 
-class _Loading:
-    """Something on a terminal while libraries load, gone as soon as there is anything to say or to read."""
-
-    shown = False
-
-    def show(self) -> None:
-        if sys.stderr.isatty() and speaks():
-            self.shown = True
-            self._draw("Loading …")
-
-    def clear(self) -> None:
-        if self.shown:
-            self.shown = False
-            self._draw("\r\x1b[K")
-
-    def _draw(self, text: str) -> None:
-        stream = raw_error()
-        stream.write(text)
-        stream.flush()
+def phase(what: str) -> None:
+    """Say what goes on from here until there is something to say or to read."""
+    status.begin(what)
 
 
-_loading = _Loading()
+def clear_phase() -> None:
+    """Before a person is asked for something."""
+    status.end()
 
 
 def error_console() -> Any:
     from rich.console import Console
 
-    _loading.clear()
+    status.end()
     return Console(file=raw_error(), highlight=False)
 
 
 def note(text: str) -> None:
-    _loading.clear()
+    status.erase()
     sys.stderr.write(f"{text}\n")
 
 
@@ -59,6 +46,7 @@ def working(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """A progress bar on a terminal, for what takes a while; gives a function to call with each advance."""
     console = error_console()
     if not console.is_terminal or total < 50:
+        phase(what.capitalize())
         yield lambda _: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -77,13 +65,15 @@ def working(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 def read_input() -> str:
     """All of standard input, which a person may be about to type."""
-    _loading.clear()
-    return read_standard_input()
+    status.end()
+    text = read_standard_input()
+    status.begin("Loading", in_log=False)
+    return text
 
 
 def put(text: str, end: str = "\n") -> None:
     """Text to standard output, whatever it holds: what the terminal cannot show is replaced."""
-    _loading.clear()
+    status.end()
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write((text + end).encode(encoding, errors="replace").decode(encoding))
     sys.stdout.flush()
@@ -105,12 +95,12 @@ def _out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or any(phrase in said for phrase in phrases)
 
 
-def run_app(app: Callable[[], Any]) -> None:
+def run_app(app: Callable[..., Any]) -> None:
     """The whole program, from its first streams and signals to its exit code."""
     guard_streams()
     interrupted = _hear_interrupts()
     try:
-        app()
+        sys.exit(_run(app))
     except OSError as error:
         drop(sys.stdout)
         note(f"Error: {error}")
@@ -122,6 +112,23 @@ def run_app(app: Callable[[], Any]) -> None:
             raise
         note(STOPPED)
         sys.exit(130)
+
+
+def _run(app: Callable[..., Any]) -> int:
+    """Its exit code; a wrong usage is explained, and with it what was probably meant."""
+    import typer
+
+    wrong_usage: Any = typer.BadParameter.__mro__[1]  # typer does not name it, and click may be its own copy
+    try:
+        code = app(standalone_mode=False)
+    except wrong_usage as error:
+        from glassformer.cli.hints import hint
+
+        error.show()
+        if more := hint(error):
+            note(more)
+        return 2
+    return code if isinstance(code, int) else 0
 
 
 def _hear_interrupts() -> list[int]:
@@ -153,7 +160,7 @@ def command(function: F) -> F:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        _loading.show()
+        status.begin("Loading", in_log=False)
         try:
             return function(*args, **kwargs)
         except GlassformerError as error:
@@ -179,6 +186,6 @@ def command(function: F) -> F:
             note(f"Error: {error}")
             raise typer.Exit(1) from None
         finally:
-            _loading.clear()
+            status.end()
 
     return wrapped  # type: ignore[return-value]

@@ -1,14 +1,11 @@
 """`glassformer look` and `import`: a text or an image seen through a run; models from elsewhere."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from glassformer.cli import console
 from glassformer.cli.opening import RunPath, open_run, warn_unseen
-
-if TYPE_CHECKING:
-    from glassformer.inspection.edits import Edit
 
 look_app = typer.Typer(rich_markup_mode=None)
 
@@ -71,6 +68,12 @@ def look(
 
     from glassformer.core.files import make_folder, write_atomically
     from glassformer.core.terminal import without_last_newline
+    from glassformer.inspection.marked import find_list
+
+    heads = [_head(name) for name in ablate or []]
+    if relations is not None:
+        find_list(relations)
+    from glassformer.inspection.edits import zero
     from glassformer.inspection.html import as_html
     from glassformer.inspection.plots import draw_all
     from glassformer.inspection.report_text import as_text
@@ -78,13 +81,17 @@ def look(
     opened = open_run(run)
     text = without_last_newline(console.read_input()) if text == "-" else text
     warn_unseen(opened, text)
-    look_ = opened.look(text, target=target, tokens=tokens, edits=[_ablated(name) for name in ablate or []])
+    console.phase("Looking inside")
+    look_ = opened.look(
+        text, target=target, tokens=tokens, edits=[zero(f"{layer}.z", heads=head) for layer, head in heads]
+    )
     report = look_.report(maps, position, relations)
     if html is not None:
         make_folder(Path(html).parent)
         write_atomically(Path(html), as_html(report))
         console.note(f"Written: {html}")
     if plots is not None:
+        console.phase("Drawing")
         for path in draw_all(report, Path(plots)):
             console.note(f"Written: {path}")
     if json_:
@@ -93,14 +100,14 @@ def look(
         console.put(as_text(report))
 
 
-def _ablated(name: str) -> "Edit":
+def _head(name: str) -> tuple[str, int]:
+    """A layer and its head, as in 1.0."""
     from glassformer.core.errors import UsageError
-    from glassformer.inspection.edits import zero
 
     layer, _, head = name.rpartition(".")
     if not layer or not head.isdecimal():
         raise UsageError(f"--ablate {name}: expected LAYER.HEAD, as in 1.0 (of a translator decoder.1.0)")
-    return zero(f"{layer}.z", heads=int(head))
+    return layer, int(head)
 
 
 @look_app.command(
@@ -121,6 +128,14 @@ def import_(
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Make a run of a Hugging Face GPT-2 folder on this machine; nothing in it is executed."""
+    from pathlib import Path
+    from shlex import quote
+
+    from glassformer.interop.folder import refuse_no_model
+    from glassformer.runs.folder import refuse_begun
+
+    refuse_no_model(Path(folder))
+    refuse_begun(Path(run))
     from glassformer.models.model import parameter_count
     from glassformer.runs.import_model import import_hf
 
@@ -132,5 +147,5 @@ def import_(
     model = opened.config.model
     console.put(
         f"{opened.path}: {parameters:,} parameters, {model.layers} layers of {model.heads} heads, "
-        f"vocabulary {model.vocab:,}. Look inside: glassformer look {opened.path} TEXT"
+        f"vocabulary {model.vocab:,}. Look inside: glassformer look {quote(str(opened.path))} TEXT"
     )

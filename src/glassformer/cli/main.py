@@ -1,12 +1,24 @@
 """The command line: one function per command. Heavy imports stand inside them, so that --help is instant."""
 
+import time
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
 from glassformer.cli import console
 from glassformer.cli.bench import bench_app
+from glassformer.cli.chat import chat_app
+from glassformer.cli.checks import (
+    check_more,
+    check_names,
+    check_pairs,
+    check_source,
+    check_target,
+    refuse_with_sweep,
+    run_folder,
+)
 from glassformer.cli.doctor import doctor_app
 from glassformer.cli.look import look_app
 from glassformer.cli.opening import RunPath, open_run
@@ -15,9 +27,10 @@ from glassformer.cli.tokenizer import tokenizer_app
 from glassformer.cli.use import use_app
 from glassformer.cli.why import why_app
 from glassformer.core.terminal import speaks
-from glassformer.data.catalog import dataset_names, refuse_missing
-from glassformer.runs.folder import refuse_no_run
+from glassformer.data.catalog import dataset_names
+from glassformer.runs.folder import refuse_begun, refuse_no_run, runs_under
 
+BEGAN = time.monotonic()
 KINDS = {"language": "text", "classify": "labels", "tag": "tags", "translate": "pairs"}
 NAMED = "; ".join(f"{', '.join(dataset_names(task))} ({kind})" for task, kind in KINDS.items())
 
@@ -41,6 +54,7 @@ def _show_version(asked: bool) -> None:
 
 
 app.add_typer(use_app)  # without a name: generate, translate, classify and fill stand beside the others
+app.add_typer(chat_app)
 app.add_typer(look_app)
 app.add_typer(why_app)
 app.add_typer(doctor_app)
@@ -77,7 +91,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on sta
 
   glassformer train my.txt --sweep model.layers=2,4,6 --sweep training.seed=0,1
 
-  glassformer train my.txt --out runs/mine --resume""",
+  glassformer train my.txt --out runs/mine --resume
+
+  glassformer train --out runs/mine --more-minutes 10     a finished run goes on""",
 )
 @console.command
 def train(
@@ -115,31 +131,46 @@ def train(
         typer.Option(help="key=a,b,c: train one run for each; repeatable, then every combination."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run where it stopped.")] = False,
+    more_steps: Annotated[
+        int | None, typer.Option(min=1, help="Train the finished run of --out so many steps longer.")
+    ] = None,
+    more_minutes: Annotated[
+        float | None, typer.Option(help="The same by time, as long as its steps took.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Train a model; without SOURCE, on the manual and docstrings that come with Python."""
-    if not resume:  # what can be told at once is told before libraries load
-        if source is not None:
-            refuse_missing(source, task)
-        if init is not None:
-            refuse_no_run(Path(init))
+    # What can be told at once is told before libraries load.
+    longer = more_steps is not None or more_minutes is not None
+    if not (resume or longer):
+        check_names(source, task, target, out, init)
+    from glassformer.config.grid import parse_sweep
     from glassformer.config.recipes import load_variants, merge, nested, parse_overrides
 
+    if longer:
+        check_more(more_steps, more_minutes)
     columns = {"text_column": text_column, "label_column": label_column}
     said = {f"data.{name}": column for name, column in columns.items() if column is not None}
-    settings = merge(parse_overrides(set_ or []), nested(said))
+    settings, grid = merge(parse_overrides(set_ or []), nested(said)), parse_sweep(sweep or [])
+    folder = run_folder(source, task, target, recipe, settings, out)
     variants = load_variants(recipe) if recipe else {}
+    if grid or variants:
+        refuse_with_sweep(longer)
+    elif longer:
+        refuse_no_run(folder)
+    elif not resume:
+        refuse_begun(folder)
     from glassformer.evaluation.result import PLENTY, decimals
     from glassformer.runs.compare import compare_runs, show_table
-    from glassformer.runs.sweep import parse_sweep, sweep_runs
+    from glassformer.runs.sweep import sweep_runs
     from glassformer.runs.train import train as train_run
     from glassformer.tasks.registry import find_task
     from glassformer.training.display import Silent, Terminal
 
     leads = speaks()
-    display = Terminal(console.error_console()) if leads else Silent()
+    began = None if grid or variants else BEGAN  # of several runs, each has its own time
+    display = Terminal(console.error_console(), began) if leads else Silent()
     options = {"task": task, "target": target, "recipe": recipe, "init": init, "resume": resume}
-    grid = parse_sweep(sweep or [])
     if grid or variants:
         runs = sweep_runs(source, grid, variants, out=out, settings=settings, display=display, **options)
         if not leads:
@@ -150,7 +181,9 @@ def train(
         console.note(f"Table and curves are in {page}.")
         console.put_json(rows.as_json()) if json_ else console.put(show_table(rows))
         return
-    run = train_run(source, out=out, settings=settings, display=display, **options)
+    more = {"more_steps": more_steps, "more_minutes": more_minutes}
+    run = train_run(source, out=out, settings=settings, display=display, **options, **more)
+    console.clear_phase()
     if not leads:
         return
     result = run.result
@@ -165,7 +198,7 @@ def train(
         f"Trained {result['parameters'] - result['frozen']:,} parameters on {result['tokens']:,} tokens in "
         f"{result['seconds']:.0f} s, {result['tokens_per_second']:,.0f} tokens/s.\n"
         f"Everything is in {run.path}: model.safetensors, metrics.jsonl, loss.png.\n"
-        f"{find_task(run.config.task).next_command(str(run.path), run.config)}"
+        f"{find_task(run.config.task).next_command(quote(str(run.path)), run.config)}"
     )
 
 
@@ -206,12 +239,19 @@ def evaluate(
 
     if split not in ("train", "valid", "test"):
         raise UsageError(f"--split {split}: expected valid, test or train")
+    if data is not None:
+        check_source(data)
+    if target is not None:
+        check_target(target)
+    if pairs is not None:
+        check_pairs(pairs)
     opened = open_run(run)
     from glassformer.tasks.registry import find_task
 
     if pairs is not None:
         from glassformer.runs.bias import probe
 
+        console.phase("Scoring pairs")
         scores = probe(opened, pairs)
         console.put_json(scores.as_dict()) if json_ else console.put(scores.show())
         return
@@ -225,8 +265,12 @@ def evaluate(
         result = opened.evaluate(
             split, data, target, stride=stride, beams=beams, progress=advance if slow else None, warn=warn
         )
+    if data is None:
+        console.phase("Computing the floor")
     baselines = opened.baselines(split) if data is None else {}
     floor = {name: baseline.score[1] for name, baseline in baselines.items()}
+    if errors:
+        console.phase("Looking for mistakes")
     mistakes = opened.mistakes(split, data, target, stride=stride, beams=beams) if errors else None
     if json_:
         extra = {"errors": mistakes.as_dict()} if mistakes else {}
@@ -256,9 +300,18 @@ def compare(
     json_: Json = False,
 ) -> None:
     """Runs side by side: parameters, tokens, score, speed, time; the curves in one plot."""
-    from glassformer.runs.compare import compare_runs, runs_under, show_table
+    paths = [run for path in runs for run in runs_under(path)]
+    for path in paths:
+        refuse_no_run(Path(path))
+    from glassformer.runs.compare import compare_runs, show_table
 
-    rows = compare_runs([open_run(run) for path in runs for run in runs_under(path)])
+    opened = [open_run(path) for path in paths]
+    finished = [run for run in opened if run.is_finished]
+    for run in opened if finished else ():
+        if not run.is_finished:
+            console.note(f"Left out: {run.path} is not finished. Go on with it: {run.go_on_command}")
+    console.phase("Comparing")
+    rows = compare_runs(finished or opened)
     if html:
         rows.save(html)
         console.note(f"Wrote {html}.")

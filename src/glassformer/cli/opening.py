@@ -1,13 +1,15 @@
 """Runs, opened by commands: the process is theirs, so it is set up for computing first."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from glassformer.cli import console
+from glassformer.cli.hints import swapped
 from glassformer.core.errors import GlassformerError
-from glassformer.runs.folder import refuse_no_run
+from glassformer.runs.folder import refuse_no_run, refuse_other_task
 
 if TYPE_CHECKING:  # loaded when a command runs, so that --help is instant
     from glassformer.runs.run import Run
@@ -19,7 +21,7 @@ def is_run(path: str | None) -> str | None:
         if path is not None:
             refuse_no_run(Path(path))
     except GlassformerError as error:
-        console.note(f"Error: {error}")
+        console.note(f"Error: {swapped(str(path)) or error}")
         raise typer.Exit(error.exit_code) from None
     return path
 
@@ -29,6 +31,13 @@ RunPath = Annotated[
 ]
 
 SHOWN = 12  # characters that a warning names
+
+
+def check_task_of(path: str, fitting: Collection[str], wanted: str) -> None:
+    """Refuse a run that learned another task, from its settings alone."""
+    from glassformer.config.saved import load_config
+
+    refuse_other_task(Path(path), load_config(Path(path) / "config.yaml").task, fitting, wanted)
 
 
 def open_run(path: str) -> "Run":

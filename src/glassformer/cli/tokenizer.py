@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli import console
-from glassformer.cli.tokens import put_spans, put_steps, visible
+from glassformer.cli.tokens import put_merges, put_spans, put_steps, visible
 
 tokenizer_app = typer.Typer(
     help="Learn a tokenizer, use it, see how each kind cuts a text.",
@@ -91,6 +91,7 @@ def train(
         raise UsageError(
             "--weight, --min-frequency, --alphabet, --ties, --normalization and --pattern are for --kind bpe"
         )
+    console.phase("Opening")
     corpora = [open_corpus(source) for source in sources]
     for warning in (w for corpus in corpora for w in corpus.warnings):
         console.note(f"Note: {warning}")
@@ -203,6 +204,26 @@ def decode(
 
 
 @tokenizer_app.command(
+    "merges",
+    epilog="""Examples:
+
+  glassformer tokenizer merges tokenizer.json --first 20
+
+  glassformer tokenizer merges runs/mine                     of a run""",
+)
+@console.command
+def merges(
+    file: File,
+    first: Annotated[int | None, typer.Option(min=1, help="Only so many.", show_default=False)] = None,
+    json_: Json = False,
+) -> None:
+    """The merges of byte-pair encoding in the order learned: which two tokens became one."""
+    from glassformer.tokenizers.load import load_tokenizer
+
+    put_merges(load_tokenizer(file), first, json_)
+
+
+@tokenizer_app.command(
     "show",
     epilog="""Examples:
 
@@ -225,6 +246,7 @@ def show(
     from glassformer.tokenizers.load import train_tokenizer
 
     sources = source or ["pydocs"]
+    console.phase("Learning tokenizers")
     texts = {name: list(open_corpus(name).texts("train", limit=8_000_000)) for name in sources}
     joint = [piece for pieces in texts.values() for piece in pieces]
     cuts = {kind: train_tokenizer(kind, joint, vocab).show(text) for kind in KINDS}

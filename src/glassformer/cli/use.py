@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import console
-from glassformer.cli.opening import RunPath, open_run, warn_unseen
+from glassformer.cli.answers import put_filled
+from glassformer.cli.opening import RunPath, check_task_of, open_run, warn_unseen
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Text = Annotated[
@@ -49,12 +50,14 @@ def generate(
     ] = None,
     beams: Annotated[int | None, typer.Option(min=1, help="Search for the likeliest text instead.")] = None,
     n: Annotated[int, typer.Option("--n", min=1, help="How many texts.")] = 1,
-    seed: Annotated[int | None, typer.Option(help="For the same text again.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="For the same text again; --json says the one that was drawn.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Let a run write: one token at a time, each fed back in."""
     from glassformer.core.errors import UsageError
-    from glassformer.generation.sampling import Sampler, refuse_with_beams
+    from glassformer.generation.limits import check_drawing, refuse_with_beams
 
     drawing = {"temperature": temperature, "top-k": top_k, "top-p": top_p, "min-p": min_p, "seed": seed}
     if beams is not None:
@@ -67,15 +70,20 @@ def generate(
         raise UsageError("--greedy always takes the best token: leave out what is said about drawing")
     default = 0.0 if greedy else 0.8
     chosen = default if temperature is None else temperature
-    sampler = Sampler(chosen, top_k, top_p, min_p, seed, repetition_penalty or 1.0)
+    check_drawing(chosen, top_k, top_p, min_p, seed, repetition_penalty or 1.0)
+    check_task_of(run, ("language",), "language")
     stops = [s.replace("\\n", "\n") for s in stop or []]
     if prompt == "-":
         prompt = console.read_input()
     opened = open_run(run)
     unseen = warn_unseen(opened, prompt)
     if beams is not None:
+        console.phase("Searching")
         _generate_by_beams(opened.search(prompt, tokens, beams)[:n], prompt, unseen, json_)
         return
+    from glassformer.generation.sampling import Sampler
+
+    sampler = Sampler(chosen, top_k, top_p, min_p, seed, repetition_penalty or 1.0).with_seed()
     parts = opened.stream(prompt, tokens, sampler=sampler, n=n, stop=stops)
     if n == 1 and not json_:  # on the terminal as it is written
         console.put(prompt, end="")
@@ -83,9 +91,10 @@ def generate(
             console.put(part, end="")
         console.put("")
         return
+    console.phase("Writing")
     texts = ["".join(pieces) for pieces in zip(*parts, strict=True)]
     if json_:
-        console.put_json({"prompt": prompt, "texts": texts, "seed": seed, "unseen": unseen})
+        console.put_json({"prompt": prompt, "texts": texts, "seed": sampler.seed, "unseen": unseen})
         return
     for number, text in enumerate(texts, start=1):
         console.put(f"--- {number} ---\n{prompt}{text}")
@@ -120,7 +129,7 @@ def translate(
     json_: Json = False,
 ) -> None:
     """Translate a text, or each line of standard input."""
-
+    check_task_of(run, ("translate",), "translate")
     lines, opened = _lines(text), open_run(run)
     unseen = warn_unseen(opened, *lines)
     with console.working("translating", len(lines)) as advance:
@@ -159,9 +168,11 @@ def classify(
 
     Line n of the output answers line n of the input; a blank line has no label.
     """
+    check_task_of(run, ("classify", "tag"), "classify or tag")
     opened, texts = open_run(run), text or ["-"]
     lines = [line for given in texts for line in _lines(given)]
     unseen = warn_unseen(opened, *lines)
+    console.phase("Labelling")
     answers = opened.label(lines)
     if json_:
         console.put_json({"texts": [answer.as_json() for answer in answers], "unseen": unseen})
@@ -185,21 +196,17 @@ def fill(
     json_: Json = False,
 ) -> None:
     """Fill in the blanks of a text, or of each line: ___ is one hidden token."""
-    from glassformer.inspection.report_text import bar, visible
-
+    check_task_of(run, ("masked",), "masked")
     opened, lines = open_run(run), _lines(text)
     unseen = warn_unseen(opened, *lines)
+    console.phase("Filling in")
     filled = [opened.fill(line, top) for line in lines]
     if json_:
         answers = [{"text": f.text, "blanks": f.blanks} for f in filled]
         console.put_json({"texts": answers, "unseen": unseen})
         return
     for answer in filled:
-        console.put(answer.text)
-        for number, blank in enumerate(answer.blanks, start=1):
-            for i, (token, p) in enumerate(blank):
-                label = f"blank {number}" if i == 0 else ""
-                console.put(f"  {label:9} {visible(token):16} {p:6.1%} {bar(p, 30)}")
+        put_filled(answer)
 
 
 def _lines(text: str) -> list[str]:

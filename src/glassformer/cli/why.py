@@ -44,17 +44,20 @@ def why(
     from pathlib import Path
 
     from glassformer.core.files import make_folder
-    from glassformer.inspection.plots import save
-    from glassformer.lessons.registry import LESSONS, OF_NO_MODEL, SUBJECTS, teach
+    from glassformer.lessons.names import OF_NO_MODEL, SUBJECTS, check_lesson
 
     if lesson is None:
         if json_:
             console.put_json({"lessons": SUBJECTS})
             return
-        for name in LESSONS:
+        for name in SUBJECTS:
             on_run = "" if name in OF_NO_MODEL else " [RUN]"
             console.put(f"glassformer why {name + on_run:20} {SUBJECTS[name]}")
         return
+    check_lesson(lesson, run is not None)
+    from glassformer.inspection.plots import save
+    from glassformer.lessons.registry import teach
+
     taught = teach(lesson, open_run(run) if run is not None else None)
     if plots is not None:
         folder = Path(plots)

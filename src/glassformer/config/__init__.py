@@ -6,6 +6,7 @@
     section.py   what these sections have in common
     schema.py    the whole of them, and settings checked against it
     recipes.py   where settings come from: recipes, --set
+    grid.py      the values of --sweep
     saved.py     the config.yaml of a run
 
 Only this folder imports pydantic.

@@ -36,20 +36,20 @@ def nested(settings: Settings) -> Settings:
     return sections
 
 
-def parse_overrides(pairs: list[str]) -> Settings:
+def parse_overrides(pairs: list[str], flag: str = "--set") -> Settings:
     """`model.layers=4` and its like, as given to `--set`; values are read as YAML."""
     settings: Settings = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         section, dot, field = key.strip().partition(".")
         if not equals:
-            raise UsageError(f"--set {pair}: expected key=value, for example model.layers=4")
+            raise UsageError(f"{flag} {pair}: expected key=value, for example model.layers=4")
         try:
             parsed = parse_yaml(value) if value else value
         except yaml.YAMLError:
             parsed = value
         settings = merge(settings, {section: {field: parsed}} if dot else {section: parsed})
-    return coerce(settings, "--set")
+    return coerce(settings, flag)
 
 
 def recipe_names() -> list[str]:

@@ -24,6 +24,8 @@ MAY_CHANGE = {
     "training.tensorboard",
 }
 
+PLAN = {"training.steps", "training.extended"}  # what changes when a run goes on longer, or ends in time
+
 SEALED_VERSION = 2  # of a run directory, from which on it must have a seal
 # May be moved; that it is the same text, and the same vectors where they are needed, is checked by itself.
 PLACES = {"data.source", "data.target", "data.vectors"}
@@ -85,6 +87,8 @@ def continued_config(folder: Path, settings: Settings) -> Config:
         settings = merge(settings, {"data": {"mix": same}})
     if asked.get("training.steps") == 0:  # as many as fitted, decided when the run began
         asked.pop("training.steps")
+    if asked.get("training.steps") in config.training.extended.values():  # it was made longer since
+        asked.pop("training.steps")
     for decided in ("training.compile", "training.precision"):
         if asked.get(decided) == "auto":  # decided when the run began
             asked.pop(decided)
@@ -97,7 +101,7 @@ def continued_config(folder: Path, settings: Settings) -> Config:
             f"{folder} was begun with other settings, and resuming must not change them:\n"
             + "\n".join(refused)
             + "\nLeave them out, or start a new run with another --out"
-            + (f" (--init {folder} begins it with these weights)." if longer else ".")
+            + (", or make this one longer: --more-steps N, --more-minutes M." if longer else ".")
         )
     changed = nested({key: value for key, (_, value) in differing.items()})
     return build(merge(config.model_dump(), changed))
@@ -115,10 +119,12 @@ def refuse_changed(checkpoint: Path, settings: Settings) -> None:
         before: Settings = dict(state.get("settings") or {})
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return  # whoever loads the checkpoint says what is wrong with it
+    settings = json.loads(dump_json(settings))  # as JSON has it: keys are texts
+    may_change = MAY_CHANGE | (PLAN if _is_other_plan(before, settings) else set())
     refused = [
         f"  {key}: {before[key]} → {value}"
         for key, value in settings.items()
-        if key in before and before[key] != value and key not in MAY_CHANGE
+        if key in before and before[key] != value and key not in may_change
     ]
     if refused:
         raise UsageError(
@@ -126,6 +132,15 @@ def refuse_changed(checkpoint: Path, settings: Settings) -> None:
             + "\n".join(refused)
             + "\nRestore them, or start a new run with another --out."
         )
+
+
+def _is_other_plan(before: Settings, now: Settings) -> bool:
+    """Whether a run was made longer since, or was shortened to end in time."""
+    earlier, later = before.get("training.extended", {}), now["training.extended"]
+    steps = before.get("training.steps")
+    if earlier == later and now["training.minutes"] and isinstance(steps, int):
+        return now["training.steps"] <= steps
+    return before.get("training.steps") in later.values() and earlier.items() <= later.items()
 
 
 def _same_source(asked: str | None, begun_with: str | None) -> bool:

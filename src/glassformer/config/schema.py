@@ -16,6 +16,7 @@ from glassformer.core.errors import UsageError, closest
 
 FORMAT_VERSION = 2  # 1: before runs were sealed
 
+LONGEST_SHOWN = 300  # characters of a value in a message
 TEXT_TASKS = ("language", "masked")  # they learn from text, the others from examples
 FAMILIES = {  # which models can do a task
     "language": ("transformer", "rnn", "gru", "lstm", "window"),
@@ -79,6 +80,12 @@ class Config(Section):
         return self
 
 
+def check_task(name: str) -> None:
+    if name not in FAMILIES:
+        tasks = list(FAMILIES)
+        raise UsageError(f"there is no task '{name}'.{closest(name, tasks)} Tasks: {', '.join(tasks)}.")
+
+
 SECTIONS: dict[str, type[Section]] = {
     "data": DataConfig,
     "tokenizer": TokenizerConfig,
@@ -91,16 +98,56 @@ OTHER_NAMES = {  # what other programs call them
     "learning_rate": "training.lr",
     "batch_size": "training.batch",
     "max_steps": "training.steps",
+    "epochs": "training.steps",
+    "iterations": "training.steps",
+    "iters": "training.steps",
+    "max_iters": "training.steps",
+    "time": "training.minutes",
+    "depth": "model.layers",
+    "layer": "model.layers",
     "n_layer": "model.layers",
+    "n_layers": "model.layers",
+    "num_layers": "model.layers",
+    "head": "model.heads",
     "n_head": "model.heads",
+    "n_heads": "model.heads",
+    "num_heads": "model.heads",
     "n_embd": "model.width",
+    "d_model": "model.width",
+    "dim": "model.width",
+    "hidden": "model.width",
+    "hidden_size": "model.width",
+    "embedding_size": "model.width",
+    "model_type": "model.family",
+    "arch": "model.family",
     "block_size": "model.context",
+    "context_length": "model.context",
+    "seq_len": "model.context",
+    "max_length": "model.context",
+    "window": "model.context",
     "vocab_size": "tokenizer.vocab",
+    "vocab": "tokenizer.vocab",
+    "tokenizer": "tokenizer.kind",
+    "early_stopping": "training.patience",
+    "gradient_accumulation_steps": "training.accumulate",
+    "grad_clip": "training.clip",
+    "eval_interval": "training.eval_every",
+    "warmup_steps": "training.warmup",
+    "dtype": "training.precision",
 }
 
 
 def known_keys() -> list[str]:
     return ["task", *(f"{s}.{f}" for s, section in SECTIONS.items() for f in section.model_fields)]
+
+
+def meant_setting(name: str) -> str | None:
+    """The whole key of a setting that goes by this name, here or in other programs."""
+    name = name.lower().replace("-", "_")
+    own = [
+        f"{s}.{name}" for s in ("model", "training", "tokenizer", "data") if name in SECTIONS[s].model_fields
+    ]
+    return OTHER_NAMES.get(name) or next(iter(own), None)
 
 
 def build(settings: Settings, where: str = "settings") -> Config:
@@ -120,7 +167,7 @@ def check_keys(settings: Settings, where: str) -> None:
             raise UsageError(f"{where}: {section} holds settings; expected one of them, {section}.…=…")
     for key in flatten(settings):
         if key not in (*known, "format_version", *SECTIONS):
-            meant = OTHER_NAMES.get(key.partition(".")[2])
+            meant = OTHER_NAMES.get(key.partition(".")[2]) or meant_setting(key)
             hint = f" Did you mean '{meant}'?" if meant else closest(key, known)
             raise UsageError(f"{where}: there is no setting '{key}'.{hint}")
 
@@ -146,8 +193,10 @@ def coerce(settings: Settings, where: str) -> Settings:
 
 
 def shortened(value: Any) -> str:
-    """A value in a message, which is to stay one line."""
-    return reprlib.repr(value)
+    """A value in a message, which is to stay one line; a path is whole."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = LONGEST_SHOWN
+    return short.repr(value)
 
 
 def flatten(settings: Settings) -> dict[str, Any]:

@@ -96,7 +96,11 @@ class TrainingConfig(Section):
     freeze: list[str] = Field(default=[], description="prefixes of parameters that stay as they are")
     tensorboard: bool = Field(default=False, description="also write TensorBoard files (needs the extra)")
     minutes: float = Field(
-        default=0.0, ge=0, description="time that automatic sizing may plan for; 0: its default"
+        default=0.0, ge=0, description="time that a run may take, from command to result; 0: a default"
+    )
+    extended: dict[int, int] = Field(
+        default={},
+        description="`{step: steps}`: went on at this step from a plan of so many; written by `--more-steps`",
     )
     seed: int = Field(default=0, ge=0, lt=2**63, description="of initialisation, order and dropout")
 
@@ -124,4 +128,8 @@ class TrainingConfig(Section):
                 )
         if any(step < 1 for step in self.batch_growth):
             raise ValueError("training.batch_growth: steps start at 1; the first batch is training.batch")
+        if any(not 0 < ended <= planned for ended, planned in self.extended.items()):
+            raise ValueError(
+                "training.extended: expected {step: steps}, the step at least 1 and at most steps"
+            )
         return self

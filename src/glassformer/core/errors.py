@@ -1,5 +1,7 @@
 """The exceptions that a user can meet. Each says what was wrong, what was expected and what to do."""
 
+from pathlib import Path
+
 
 class GlassformerError(Exception):
     """Something the user can mend; the command line prints it without a traceback and exits with 1."""
@@ -41,9 +43,9 @@ class Interrupted(GlassformerError):  # noqa: N818 - an event, not a fault
         self.exit_code = 128 + signal_number
 
 
-def closest(name: str, known: list[str]) -> str:
-    """' Did you mean …?' for a mistyped name, or nothing."""
+def closest(name: str, known: list[str], folder: Path | None = None) -> str:
+    """' Did you mean …?' for a mistyped name, or nothing; of names in a folder, with their path."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, known, n=1, cutoff=0.55)
-    return f" Did you mean '{near[0]}'?" if near else ""
+    return f" Did you mean '{folder / near[0] if folder else near[0]}'?" if near else ""

@@ -5,13 +5,16 @@ Letters: B sequences, V vocabulary.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from secrets import randbits
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from glassformer.core.errors import UsageError
 from glassformer.data.order import fold_seed
+from glassformer.generation.limits import check_drawing
 
+SEED_BITS = 32  # of a seed that is drawn: short enough to type again
 GREEDY = 1e-5  # a temperature below this is the limit itself: the best token
 
 
@@ -37,17 +40,9 @@ class Sampler:
     _generators: dict[torch.device, torch.Generator] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < float("inf"):
-            raise UsageError(f"temperature {self.temperature}: expected 0 (greedy) or more")
-        if self.top_k is not None and self.top_k < 1:
-            raise UsageError(f"top-k {self.top_k}: expected at least 1")
-        if self.seed is not None and not 0 <= self.seed < 2**63:
-            raise UsageError(f"seed {self.seed}: expected 0 or more, and less than 2^63")
-        if not 0 < self.repetition_penalty < float("inf"):
-            raise UsageError(f"repetition penalty {self.repetition_penalty}: expected more than 0; 1 is none")
-        for name, p in (("top-p", self.top_p), ("min-p", self.min_p)):
-            if p is not None and not 0 < p <= 1:
-                raise UsageError(f"{name} {p}: expected more than 0 and at most 1")
+        check_drawing(
+            self.temperature, self.top_k, self.top_p, self.min_p, self.seed, self.repetition_penalty
+        )
 
     def __call__(self, logits: Tensor) -> Tensor:
         """Token ids (B) for logits (B, V)."""
@@ -55,6 +50,12 @@ class Sampler:
             return logits.argmax(-1)
         probabilities = self.probabilities(logits)
         return torch.multinomial(probabilities, 1, generator=self._generator(logits.device)).squeeze(-1)
+
+    def with_seed(self) -> Self:
+        """The same with a seed: its own, or one that is drawn here, so that it can be given again."""
+        if self.seed is not None or self.temperature < GREEDY:
+            return self
+        return replace(self, seed=randbits(SEED_BITS), _generators={})
 
     def for_rows(self, n: int, prompt: Sequence[int] = ()) -> Callable[[Tensor], Tensor]:
         """The same for n sequences, each with random numbers of its own: a row does not depend on the others.
@@ -124,11 +125,31 @@ class Sampler:
         return self._generators[device]
 
 
-def refuse_with_beams(**options: object) -> None:
-    """Beam search draws nothing: what is said about drawing would be ignored, so it is refused."""
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise UsageError(
-            f"{', '.join(given)}: beam search looks for the likeliest text and draws nothing; leave out "
-            "either this or the beams"
-        )
+@dataclass(frozen=True)
+class Chosen:
+    """A token that was drawn, its probability before temperature and filters, and the likeliest there."""
+
+    id: int
+    probability: float
+    best: list[tuple[int, float]]
+
+
+@dataclass
+class Watched(Sampler):
+    """A sampler that writes down what it draws for the first sequence."""
+
+    chosen: list[Chosen] = field(default_factory=list)
+    others: int = 3
+
+    def for_rows(self, n: int, prompt: Sequence[int] = ()) -> Callable[[Tensor], Tensor]:
+        choose = super().for_rows(n, prompt)
+
+        def watch(logits: Tensor) -> Tensor:
+            chosen = choose(logits)
+            shares, token = logits[0].float().softmax(-1), int(chosen[0])
+            best = shares.topk(min(self.others, len(shares)))
+            likeliest = list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+            self.chosen.append(Chosen(token, float(shares[token]), likeliest))
+            return chosen
+
+        return watch

@@ -22,6 +22,7 @@ class Generation:
     ids: list[int]  # of the tokens that were chosen, the end-of-text mark included
     log_probs: list[float]  # of each, as the model has it before temperature and filters
     ended: bool  # by the mark or a stop string; else it ran out of tokens
+    seed: int | None = None  # of the sampler, drawn where none was given: it writes the same again
 
 
 def generate(
@@ -41,7 +42,8 @@ def generate(
     """
     if tokens < 1 or n < 1:
         raise UsageError("the numbers of tokens and of samples: expected at least 1")
-    choose, scores = (sampler or Sampler()).for_rows(n, tokenizer.encode(prompt)), list[Tensor]()
+    sampler = (sampler or Sampler()).with_seed()
+    choose, scores = sampler.for_rows(n, tokenizer.encode(prompt)), list[Tensor]()
 
     def choose_and_score(logits: Tensor) -> Tensor:
         chosen = choose(logits)
@@ -66,4 +68,4 @@ def generate(
             break
     ended = [stream.ended for stream in streams]
     texts = [text + stream.flush() for text, stream in zip(texts, streams, strict=True)]
-    return [Generation(*fields) for fields in zip(texts, ids, log_probs, ended, strict=True)]
+    return [Generation(*fields, sampler.seed) for fields in zip(texts, ids, log_probs, ended, strict=True)]

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from glassformer.core.errors import RunError
 from glassformer.core.files import read_json
+from glassformer.interop.folder import refuse_no_model
 from glassformer.tokenizers.load import load_tokenizer
 from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.training.checkpoint.weights import load_tensors
@@ -65,10 +66,7 @@ class ImportedModel:
 
 def read_gpt2(folder: str | Path) -> ImportedModel:
     folder = Path(folder)
-    if not folder.is_dir():
-        raise RunError(
-            f"there is no folder '{folder}': expected config.json, *.safetensors and tokenizer.json in it"
-        )
+    refuse_no_model(folder)
     settings = gpt2_settings(_config(folder / "config.json"), folder)
     if not (folder / "tokenizer.json").is_file():
         raise RunError(

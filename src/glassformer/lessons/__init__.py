@@ -1,7 +1,8 @@
 """Whys, as numbers: each lesson computes a claim about transformers, in seconds, and says what came out.
 
     lesson.py      what a lesson is: a question, a table, an answer, curves
-    registry.py    the lessons there are, by name
+    names.py       the lessons there are, by name
+    registry.py    what computes each
 
     scale.py       why scores are divided by √D
     masks.py       why what is hidden gets −∞ before the softmax, not zero after it

@@ -1,8 +1,10 @@
 """A plan by name: of a recipe, of a shape that everybody knows, or of settings."""
 
 from dataclasses import replace
+from pathlib import Path
+from shlex import quote
 
-from glassformer.config.recipes import load_recipe, load_variants, merge, nested
+from glassformer.config.recipes import load_recipe, load_variants, merge, nested, recipe_names
 from glassformer.config.schema import TEXT_TASKS, build, coerce
 from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
@@ -52,9 +54,25 @@ def _named(recipe: str | None) -> Settings:
             "model": {**GPT2, **shape, "qk_norm": False},
             "training": {"batch": 512, "optimizer": "adamw", "steps": 20_000},
         }
+    _refuse_text(recipe)
     if variants := load_variants(recipe):
         raise UsageError(
             f"recipe {recipe} sets several models side by side ({', '.join(variants)}): plan one of "
             "them by its own settings, --set model.layers=…"
         )
     return load_recipe(recipe)
+
+
+def _refuse_text(recipe: str) -> None:
+    """A text is not planned for: training chooses its sizes from it."""
+    if (
+        Path(recipe).exists()
+        and Path(recipe).suffix not in (".yaml", ".yml")
+        and recipe not in recipe_names()
+    ):
+        raise UsageError(
+            f"{recipe} is no recipe: plan takes a recipe's name, its YAML file, or a shape "
+            f"({', '.join(SHAPES)}). To train on it, glassformer train {quote(recipe)} chooses the sizes and "
+            "says them, with the time, before it begins. To plan sizes of your own: glassformer plan "
+            "--set model.layers=4 --set model.width=128 --tokens 10M"
+        )

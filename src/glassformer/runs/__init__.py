@@ -6,6 +6,7 @@
 
     asked.py         what the user said, as one dictionary
     begin.py         the first files of a run directory, which a kill cannot spoil
+    lengthen.py      a run that ended, given more steps
     prepare.py       the data that is named, its tokenizer, and the task that binds the two
     vectors.py       word vectors from a file, as the embedding that a model begins with
     autosize.py      sizes from how much text there is;  machine.py and what the machine can do

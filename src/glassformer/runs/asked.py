@@ -1,6 +1,7 @@
 """What the user said: source, task, recipe and settings as one nested dictionary."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.config.recipes import load_recipe, merge, nested
@@ -12,6 +13,24 @@ from glassformer.data.datasets import task_of
 from glassformer.data.tables import is_table
 
 MIX = "mix"  # stands where the one source would
+
+
+@dataclass(frozen=True)
+class More:
+    """How much longer a run that ended is to be trained, by one of the two."""
+
+    steps: int | None = None
+    minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and self.minutes is not None:
+            raise UsageError("--more-steps and --more-minutes: give one of them")
+        for name, value in (("--more-steps", self.steps), ("--more-minutes", self.minutes)):
+            if value is not None and not 0 < value < float("inf"):
+                raise UsageError(f"{name} {value:g}: expected more than 0")
+
+    def __bool__(self) -> bool:
+        return self.steps is not None or self.minutes is not None
 
 
 def gather_asked(
@@ -78,6 +97,12 @@ def _assumed(source: str, task: str) -> str:
         f"Note: {source} is read as plain text; for its labels say --task classify, and if need be "
         "--text-column and --label-column."
     )
+
+
+def held_to(settings: Settings | None) -> float:
+    """The minutes that the user wants a training to take; 0: none, or so many steps."""
+    training: Settings = nested(settings or {}).get("training", {})
+    return 0.0 if training.get("steps") else float(training.get("minutes") or 0.0)
 
 
 def default_name(asked: Settings) -> str:

@@ -21,6 +21,7 @@ from glassformer.core.files import digest, is_temporary, remove, remove_temporar
 from glassformer.core.lock import NAME as LOCK
 from glassformer.core.strict_json import dump_json
 from glassformer.data.text_files import is_kept_input, keep_input
+from glassformer.runs.folder import exists_already, refuse_begun
 from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.training.checkpoint.run_seal import RunSeal, find_seal, save_run_weights
 from glassformer.training.checkpoint.seal import NAME as SEAL
@@ -29,12 +30,9 @@ TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
 
 
 def refuse_existing(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder} is a file; a run needs a folder. Choose another --out.")
+    refuse_begun(folder)
     if holds_something(folder):
-        raise RunError(
-            f"{folder} exists already. Continue it with --resume, choose another --out, or remove it."
-        )
+        raise exists_already(folder)
 
 
 def holds_something(folder: Path) -> bool:

@@ -10,6 +10,7 @@ from glassformer.core.errors import RunError, UsageError
 from glassformer.core.files import write_atomically
 from glassformer.core.strict_json import dump_json
 from glassformer.evaluation.comparison import Row, as_dicts, page, plot, table
+from glassformer.runs.folder import runs_under
 from glassformer.runs.run import Run, load
 
 
@@ -34,15 +35,6 @@ class Comparison:
             write_atomically(path, page(self.rows, "Runs side by side"))
         else:
             write_atomically(path, plot(self.rows, path.suffix.removeprefix(".")))
-
-
-def runs_under(path: str) -> list[str]:
-    """A run is itself; the folder of a sweep is its runs, and the page beside them is none."""
-    folder = Path(path)
-    if folder.is_file() and folder.name == "compare.html":
-        return []
-    inside = sorted(str(p.parent) for p in folder.glob("*/config.yaml"))
-    return inside if inside and not (folder / "config.yaml").is_file() else [path]
 
 
 def compare(*runs: Run | str | Path) -> Comparison:
@@ -89,6 +81,7 @@ def _row(run: Run, name: str) -> Row:
     asked = run.data.get("given") or flatten(run.config.model_dump(mode="json"))
     group = {k: v for k, v in asked.items() if k != "training.seed"}  # what was chosen by itself may vary
     group |= {name: run.data.get(name) for name in ("init", "text_fingerprint")}
+    group["training.extended"] = run.config.training.extended
     return Row(
         name=name,
         task=run.config.task,

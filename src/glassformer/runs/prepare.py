@@ -74,12 +74,14 @@ def prepare(asked: Settings, base: Run | None, device: torch.device, display: Di
             raise UsageError("a run that starts from another one has its embedding: leave data.vectors out")
     wish = {k: v for k, v in asked.get("tokenizer", {}).items() if k in ("sides", "file")}
     data = build({"task": asked["task"], "data": asked["data"], "model": family, "tokenizer": wish}).data
+    display.phase("Reading the data")
     source = kind.open(data)
     for note in source.notes:
         display.note(f"Note: {note}.")
     for warning in source.warnings:
         display.note(f"Warning: {warning}")
     asked = merge(asked, {"data": _places(source, data)})
+    display.phase("Learning the vocabulary")
     found = find_tokenizer(kind, source, asked, base, device, display)
     asked = merge(asked, {"tokenizer": found.settings})
     with display.reading(text_size(source)) as advance:
@@ -91,6 +93,7 @@ def prepare(asked: Settings, base: Run | None, device: torch.device, display: Di
             lambda text: display.note(f"Warning: {text}."),
             found.source_tokenizer,
         )
+    display.phase("Comparing the splits")
     task.settings()  # what the data cannot serve is said before anything else about it
     display.note(f"Data: {task.describe()}{'; ' if found.why else ''}{found.why}.")
     for line in task.report():

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -35,7 +36,8 @@ from glassformer.data.sources import Corpus
 from glassformer.data.text_files import find_input
 from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
-from glassformer.generation.sampling import Sampler, refuse_with_beams
+from glassformer.generation.limits import refuse_with_beams
+from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import search_text, stream_text
 from glassformer.inspection.edits import Edit, Edits
 from glassformer.inspection.look import Look
@@ -43,11 +45,11 @@ from glassformer.inspection.trace import check_edits
 from glassformer.models.model import EncoderDecoderModel, LanguageModel
 from glassformer.models.tap import off
 from glassformer.runs.begin import SOURCE_TOKENIZER, TOKENIZER
-from glassformer.runs.folder import refuse_no_run
+from glassformer.runs.folder import refuse_no_run, refuse_other_task
 from glassformer.tasks.classifier import ClassifyTask
 from glassformer.tasks.labels import Labelled, LabelTask
 from glassformer.tasks.masked_model import BLANK, Filled, MaskedTask
-from glassformer.tasks.registry import find_task
+from glassformer.tasks.registry import TASKS, find_task
 from glassformer.tasks.tagger import TagTask
 from glassformer.tasks.task import EvalOptions, Task
 from glassformer.tasks.translator import TranslateTask
@@ -56,6 +58,7 @@ from glassformer.tokenizers.load import parse_tokenizer
 from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.tokenizers.vocabulary import Vocabulary
 from glassformer.training.checkpoint.run_seal import (
+    RESULTS,
     WEIGHTS,
     find_seal,
     load_sealed,
@@ -65,6 +68,7 @@ from glassformer.training.checkpoint.run_seal import (
 from glassformer.training.checkpoint.weights import load_weights
 from glassformer.training.log import parse_metrics
 
+RESULT = RESULTS[0]
 Warn = Callable[[str], None]
 T = TypeVar("T", bound=Task)
 R = TypeVar("R")
@@ -145,7 +149,8 @@ class Run:
     @cached_property
     def language_model(self) -> LanguageModel:
         if not isinstance(self.model, LanguageModel):
-            raise UsageError(f"{self.path} learned the task {self.config.task}; this needs a language model.")
+            refuse_other_task(self.path, self.config.task, ("language",), "language")
+            raise UsageError(f"{self.path} is no language model, and this needs one.")
         return self.model
 
     @cached_property
@@ -167,8 +172,19 @@ class Run:
             if self.data.get("imported"):
                 raise RunError(f"{self.path} was imported: how it was trained is not known here") from None
             raise RunError(
-                f"{self.path} is not finished: it has no result.json. Go on with --resume."
+                f"{self.path} is not finished: it has no result.json. Go on with it: {self.go_on_command}"
             ) from None
+
+    @property
+    def go_on_command(self) -> str:
+        """What trains it to its end."""
+        return f"glassformer train --out {quote(str(self.path))} --resume"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its training has come to an end here, and is not going on."""
+        seal = find_seal(self.path)
+        return (self.path / RESULT).is_file() and (seal is None or RESULT in seal.files)
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
@@ -249,12 +265,8 @@ class Run:
         )
 
     def _used_as(self, kind: type[T], wanted: str) -> T:
-        task = find_task(self.config.task)
-        if not issubclass(task, kind):
-            raise UsageError(
-                f"{self.path} learned the task {self.config.task}, not {wanted}: "
-                f"use glassformer {task.command} {self.path}"
-            )
+        fitting = [name for name, task in TASKS.items() if issubclass(task, kind)]
+        refuse_other_task(self.path, self.config.task, fitting, wanted)
         bare = self.bare_task
         assert isinstance(bare, kind)
         return bare

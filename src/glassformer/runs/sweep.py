@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from glassformer.config.recipes import load_variants, merge, nested, parse_overrides, parse_yaml
+from glassformer.config.grid import Grid
+from glassformer.config.recipes import load_variants, merge, nested, parse_overrides
 from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
 from glassformer.core.files import inside
@@ -17,27 +16,6 @@ from glassformer.runs.begin import refuse_existing
 from glassformer.runs.run import Run
 from glassformer.runs.train import finished, train
 from glassformer.training.display import Display, Silent
-
-Grid = list[tuple[str, list[Any]]]
-
-
-def parse_sweep(pairs: Sequence[str]) -> Grid:
-    """`model.layers=2,4` and its like, as given to `--sweep`; checked before anything is trained."""
-    grid: Grid = []
-    for pair in pairs:
-        key, equals, values = pair.partition("=")
-        if not equals or not values:
-            raise UsageError(f"--sweep {pair}: expected key=a,b,c, for example model.layers=2,4,6")
-        try:
-            listed = parse_yaml(f"[{values}]")
-        except yaml.YAMLError:
-            listed = []
-        if not listed or any(value is None for value in listed):
-            raise UsageError(f"--sweep {pair}: expected values with commas between, for example {key}=2,4,6")
-        for value in listed:
-            parse_overrides([f"{key}={dump_json(value)}"])
-        grid.append((key.strip(), listed))
-    return grid
 
 
 def sweep(

@@ -1,12 +1,13 @@
 """Training from end to end: from a source of data to a run directory."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from glassformer.config.saved import continued_config, load_config, refuse_changed
+from glassformer.config.saved import continued_config, load_config, refuse_changed, sealed_settings
 from glassformer.config.schema import Config, flatten
 from glassformer.config.section import Settings
 from glassformer.core.device import choose_device
@@ -19,7 +20,7 @@ from glassformer.data.examples import Examples
 from glassformer.data.sources import Corpus
 from glassformer.models.model import parameter_count
 from glassformer.models.operations import operations_per_token
-from glassformer.runs.asked import default_name, gather_asked
+from glassformer.runs.asked import More, default_name, gather_asked, held_to
 from glassformer.runs.begin import (
     SOURCE_TOKENIZER,
     TOKENIZER,
@@ -27,6 +28,8 @@ from glassformer.runs.begin import (
     refuse_existing,
     write_beginning,
 )
+from glassformer.runs.folder import refuse_no_run
+from glassformer.runs.lengthen import change_plan, lengthen
 from glassformer.runs.machine import this_machine
 from glassformer.runs.prepare import prepare, refuse_other_tokenizer
 from glassformer.runs.processes import as_arguments, check_division, processes_to_start
@@ -35,13 +38,14 @@ from glassformer.runs.run import Run, own_data
 from glassformer.runs.vectors import find_vectors, place_vectors, refuse_other_vectors
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.task import Task
-from glassformer.training.checkpoint.run_seal import seal_results, unseal_results
+from glassformer.training.checkpoint.run_seal import complete_settings, seal_results, unseal_results
 from glassformer.training.checkpoint.weights import load_matching, load_weights
 from glassformer.training.checkpoint.write import latest_checkpoint
 from glassformer.training.display import Display, Silent
 from glassformer.training.hooks import Hooks
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import freeze
+from glassformer.training.pace import Pace
 from glassformer.training.parallel.launch import launch
 from glassformer.training.parallel.world import World, broadcast_path, init_world
 from glassformer.training.plot import plot_losses
@@ -56,6 +60,8 @@ def train(
     out: str | Path | None = None,
     init: str | Path | None = None,
     resume: bool = False,
+    more_steps: int | None = None,
+    more_minutes: float | None = None,
     settings: Settings | None = None,
     display: Display | None = None,
 ) -> Run:
@@ -64,8 +70,12 @@ def train(
     `settings` are nested (`{"model": {"layers": 4}}`) or dotted (`{"model.layers": 4}`). Without a recipe,
     all that is not set is chosen from the data and the machine. The task follows from the source unless
     given. One of several processes (torchrun, training.processes) does its part of the same.
+
+    A run that ended is trained on with `more_steps` or `more_minutes` (lengthen.py), which imply `resume`.
     """
-    display = display or Silent()
+    display, more = display or Silent(), More(more_steps, more_minutes)
+    resume = resume or bool(more)
+    began = time.monotonic() if display.began is None else display.began
     assumed: list[str] = []
     asked = gather_asked(source, task, target, recipe, settings, init=init is not None, say=assumed.append)
     folder = Path(out) if out else Path("runs") / default_name(asked)
@@ -73,6 +83,8 @@ def train(
     if count > 1:
         check_division(asked.get("training", {}), count)
         options = {"task": task, "target": target, "recipe": recipe, "init": init}
+        options |= {"more-steps": more.steps, "more-minutes": more.minutes}
+        display.stop()
         launch(
             as_arguments(source, folder, settings, count, resume, **options), count, type(display) is Silent
         )
@@ -88,7 +100,9 @@ def train(
             config = load_config(folder / "config.yaml") if new else continued()
             return _go_on(folder, config, Silent(), world)
         if resume and (folder / "config.yaml").is_file():
-            return _resume(folder, continued, display, world)
+            return _resume(folder, continued, display, world, more)
+        if more:
+            refuse_no_run(folder)
         if resume:
             if holds_something(folder):
                 raise RunError(
@@ -98,7 +112,9 @@ def train(
             display.note(f"{folder} holds no run yet, so it is begun.")
         for line in assumed:
             display.note(line)
-        return _begin(folder, asked, recipe, init, display, world)
+        minutes = held_to(settings)
+        pace = Pace(began + 60 * minutes) if minutes else None
+        return _begin(folder, asked, recipe, init, display, world, pace)
 
 
 def finished(
@@ -138,7 +154,13 @@ def _continued(
 
 
 def _begin(
-    folder: Path, asked: Settings, recipe: str | None, init: str | Path | None, display: Display, world: World
+    folder: Path,
+    asked: Settings,
+    recipe: str | None,
+    init: str | Path | None,
+    display: Display,
+    world: World,
+    pace: Pace | None,
 ) -> Run:
     """A new run: everything is decided and written down, then it is trained."""
     refuse_existing(folder)
@@ -146,6 +168,7 @@ def _begin(
     device = choose_device(asked.get("training", {}).get("device", "auto"), world.local)
     prepared = prepare(asked, base, device, display)
     task = prepared.task
+    display.phase("Measuring the machine, to choose sizes")
     resolved = resolve(prepared.asked, recipe, task, this_machine(task, device, world.size))
     for reason in resolved.reasons:
         display.note(reason)
@@ -170,7 +193,7 @@ def _begin(
         write_beginning(folder, config, record, prepared.tokenizer, spooled=spooled, source_tokenizer=own)
         world.publish("begun", "new")
         broadcast_path(world, "checkpoint", None)
-        return _fit(folder, config, model, task, display, device, world)
+        return _fit(folder, config, model, task, display, device, world, pace=pace)
 
 
 def _make_model(
@@ -202,12 +225,15 @@ def _fit(
     device: torch.device,
     world: World,
     checkpoint: Path | None = None,
+    pace: Pace | None = None,
 ) -> Run:
     """Train the model and write down how it ended."""
     hooks = Hooks(
         evaluate=lambda: task.evaluate(model, config, "valid", full=False),
         sample=lambda: task.sample(model, config),
         display=display,
+        pace=pace,
+        shortened=lambda steps: change_plan(folder, config, steps=steps),
     )
     objective = task.objective(model, config)
     width = config.model.width
@@ -231,7 +257,10 @@ def _fit(
         world.wait_for("finished")
         return Run(folder, device=str(device))
     run = Run(folder, device=str(device))
-    valid, baselines = task.evaluate(run.model, config, "valid"), task.baselines("valid")
+    display.phase("Measuring on the whole validation split")
+    valid = task.evaluate(run.model, config, "valid")
+    display.phase("Computing the floor")
+    baselines = task.baselines("valid")
     name, value, more = valid.score
     result = {
         "valid": valid.as_dict(),
@@ -250,6 +279,7 @@ def _fit(
         "frozen": sum(p.numel() for p in model.parameters() if not p.requires_grad),
         "environment": trainer.environment,
     }
+    display.phase("Drawing the curves")
     write_atomically(folder / "result.json", dump_json(result, indent=1))
     seal_results(folder)
     plot_losses(folder / "metrics.jsonl", f"{folder.name}: {parameter_count(model):,} parameters")
@@ -257,8 +287,8 @@ def _fit(
     return run
 
 
-def _resume(folder: Path, continued: Callable[[], Config], display: Display, world: World) -> Run:
-    """Go on with a run as it was begun, from its newest checkpoint."""
+def _resume(folder: Path, continued: Callable[[], Config], display: Display, world: World, more: More) -> Run:
+    """Go on with a run as it was begun, from its newest checkpoint; or, if `more` is asked, longer."""
     if Run(folder).data.get("imported"):
         raise RunError(
             f"{folder} was imported and has nothing to resume. Train from it: --init {folder} --out …"
@@ -266,6 +296,10 @@ def _resume(folder: Path, continued: Callable[[], Config], display: Display, wor
     with locked(folder):
         remove_temporaries(folder)
         config = continued()
+        if more:
+            lengthen(folder, config, more, display)
+            config = continued()
+        complete_settings(folder, sealed_settings(config))
         check_division(config.training.model_dump(), world.size)
         world.publish("begun", "before")
         return _go_on(folder, config, display, world)
@@ -273,6 +307,7 @@ def _resume(folder: Path, continued: Callable[[], Config], display: Display, wor
 
 def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
     """What a run directory holds, trained on; of several processes all but the first come here at once."""
+    display.phase("Opening the run")
     source = _same_data(folder, config)
     begun = Run(folder, device="cpu")
     recorded = begun.data

@@ -3,7 +3,7 @@
 from torch import nn
 
 from glassformer.config.model import ModelConfig
-from glassformer.core.errors import UsageError, closest
+from glassformer.config.schema import check_task
 from glassformer.tasks.classifier import ClassifyTask
 from glassformer.tasks.language_model import LanguageTask
 from glassformer.tasks.masked_model import MaskedTask
@@ -18,8 +18,7 @@ TASKS: dict[str, type[Task]] = {
 
 def find_task(name: str) -> type[Task]:
     """The task of a name."""
-    if name not in TASKS:
-        raise UsageError(f"there is no task '{name}'.{closest(name, list(TASKS))} Tasks: {', '.join(TASKS)}.")
+    check_task(name)
     return TASKS[name]
 
 

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
-from glassformer.core.errors import TokenizerError
-from glassformer.core.files import read_bytes
+from glassformer.core.errors import TokenizerError, closest
+from glassformer.core.files import names_in, read_bytes
 from glassformer.tokenizers.bpe_tokenizer import BPE
 from glassformer.tokenizers.counting import FORMS
 from glassformer.tokenizers.formats import normal_form, to_signs
@@ -53,8 +54,10 @@ def parse_tokenizer(path: Path, read: Callable[[], bytes]) -> Tokenizer:
         tokenizer = _class_of(content).from_json(content)
         file_specials = {t["content"]: t["id"] for t in content["added_tokens"] if t.get("special")}
     except FileNotFoundError:
+        near = closest(path.name, [n for n in names_in(path.parent) if n.endswith(".json")], path.parent)
         raise TokenizerError(
-            f"there is no tokenizer file '{path}'. Make one: glassformer tokenizer train TEXT --out {path}"
+            f"there is no tokenizer file '{path}'.{near} Make one: glassformer tokenizer train TEXT --out "
+            f"{quote(str(path))}"
         ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = str(error).splitlines()[0][:120] if isinstance(error, ValueError) else repr(error)

@@ -4,6 +4,7 @@
     step.py      one update of a model;  update.py its end: from gradients to new weights
     optim.py     the optimizers
     schedule.py  learning rate and batch as functions of the step
+    pace.py      how many steps fit into the time there is
     reader.py    batches made ahead, by one thread
     compile.py   whether compiling a model pays, and the model as it is then called
     hooks.py     what the loop asks of the world around it: to measure, to sample, to show

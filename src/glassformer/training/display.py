@@ -17,6 +17,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from glassformer.core.status import status
 from glassformer.core.terminal import printable
 
 NARROW = 120  # columns below which the bar says less
@@ -25,11 +26,19 @@ NARROW = 120  # columns below which the bar says less
 class Display:
     """What a display is asked to show; this one shows nothing, and the others say only what they change."""
 
+    began: float | None = None  # when the user began to wait, by time.monotonic(); when training is called
+
     def reading(self, total: int) -> AbstractContextManager[Callable[[int], None]]:
         """Shows how far tokenizing so many bytes has come; gives a function to call with a piece's length."""
         return nullcontext(lambda _: None)
 
+    def phase(self, what: str) -> None:
+        """Says what goes on from here until there is something else to show."""
+
     def start(self, step: int, steps: int) -> None: ...
+    def planned(self, steps: int) -> None:
+        """There are to be so many steps, other than was said at the start."""
+
     def step(self, record: dict[str, Any]) -> None: ...
     def evaluated(self, step: int, summary: str, best: bool) -> None: ...
     def sampled(self, step: int, text: str) -> None: ...
@@ -50,22 +59,28 @@ class _Numbers(ProgressColumn):
 class Terminal(Display):
     """Live on a terminal; where standard error is a file or pipe, a line now and then."""
 
-    def __init__(self, console: Console):
-        self.console = console
+    def __init__(self, console: Console, began: float | None = None):
+        self.console, self.began = console, began
         self._bar: Progress | None = None
         self._last_line = 0.0
 
     @contextmanager
     def reading(self, total: int) -> Iterator[Callable[[int], None]]:
         if not self.console.is_terminal or total < 4_000_000:
+            self.phase("Tokenizing")
             yield lambda _: None
             return
+        status.end()
         columns = (TextColumn("tokenizing"), BarColumn(24), TextColumn("ETA"), TimeRemainingColumn())
         with Progress(*columns, console=self.console, transient=True) as bar:
             task = bar.add_task("", total=total)
             yield lambda size: bar.advance(task, size)
 
+    def phase(self, what: str) -> None:
+        status.begin(what)
+
     def start(self, step: int, steps: int) -> None:
+        status.end()
         self._steps = steps
         if self.console.is_terminal:
             columns = (
@@ -79,6 +94,11 @@ class Terminal(Display):
             self._bar = Progress(*columns, console=self.console, refresh_per_second=4)
             self._task = self._bar.add_task("", total=steps, completed=step)
             self._bar.start()
+
+    def planned(self, steps: int) -> None:
+        self._steps = steps
+        if self._bar is not None:
+            self._bar.update(self._task, total=steps)
 
     def step(self, record: dict[str, Any]) -> None:
         if self._bar is not None:
@@ -98,9 +118,11 @@ class Terminal(Display):
         self.console.print(Text(f"    {shown}", style="italic"))
 
     def note(self, text: str) -> None:
+        status.erase()
         self.console.print(Text(printable(text)), soft_wrap=True)
 
     def stop(self) -> None:
+        status.end()
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

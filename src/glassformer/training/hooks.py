@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from glassformer.training.display import Display, Silent
+from glassformer.training.pace import Pace
 
 
 class Evaluation(Protocol):
@@ -27,3 +28,5 @@ class Hooks:
     evaluate: Callable[[], Evaluation] | None = None  # on validation data
     sample: Callable[[], str | None] | None = None  # something by the model as it is
     display: Display = field(default_factory=Silent)
+    pace: Pace | None = None  # when it has to be over, if at a given time
+    shortened: Callable[[int], None] | None = None  # writes down a plan of fewer steps, for that reason

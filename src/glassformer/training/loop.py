@@ -9,9 +9,11 @@ Evaluating and sampling are handed in as functions; the loop does not know how t
 """
 
 import math
+import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -29,6 +31,7 @@ from glassformer.training.checkpoint.snapshot import Progress, environment, take
 from glassformer.training.checkpoint.write import latest_checkpoint, save_checkpoint
 from glassformer.training.hooks import Hooks
 from glassformer.training.log import MetricsLog
+from glassformer.training.pace import Pace
 from glassformer.training.parallel.watch import FINISHING
 from glassformer.training.parallel.world import ALONE, World, broadcast_path
 from glassformer.training.signals import StopRequest
@@ -64,6 +67,7 @@ class Trainer(Steps):
         self.folder, self.hooks, self.saver = Path(folder), hooks or Hooks(), Saver()
         self.settings: dict[str, Any] = {}  # of the whole run, to be written down with each checkpoint
         self._saves, self._saved_at = 0, -1
+        self._evaluations, self._began = 0, 0.0
         how = (config.compile == "on", self.precision.name, self.layout.name, world.size)
         self.environment = environment(self.device, *how)
 
@@ -90,6 +94,8 @@ class Trainer(Steps):
         )
         if scaler is not None:
             scaler.load_state_dict(self.progress.scaler or self.precision.new_scaler().state_dict())
+        if self.progress.step in self.config.extended and self._out_of_patience():
+            self.progress.since_best = 0  # it had stopped early here, and was told to go on
         return previous
 
     def run(self) -> Progress:
@@ -101,11 +107,12 @@ class Trainer(Steps):
         if config.compile == "on" and self.progress.step < config.steps:
             display.note("The model is compiled first, so the first step takes a while.")
         display.start(self.progress.step, config.steps)
+        self._began, planned = time.monotonic() - self.progress.seconds, config.steps
         try:
             with StopRequest() as stop:
                 if config.rollbacks and self.progress.step == 0:
                     self._save()  # something to go back to
-                while self.progress.step < config.steps and not self._out_of_patience():
+                while self.progress.step < self.config.steps and not self._out_of_patience():
                     try:
                         record = self.step_that_fits(forward)
                     except BrokenStepError as error:
@@ -114,6 +121,8 @@ class Trainer(Steps):
                         continue
                     display.step(record)
                     self._now_and_then(record, log, self._agreed(stop))
+                    if self.hooks.pace and self.hooks.pace.is_due(self.progress.step, planned):
+                        self._keep_pace(self.hooks.pace)
                 if self._saved_at != self.progress.step:
                     self._save(wait=False)
                 if self.hooks.evaluate is None:
@@ -139,10 +148,11 @@ class Trainer(Steps):
 
     def _interrupted(self, signal: int) -> Interrupted:
         step, steps = self.progress.step, self.config.steps
+        again = "the same command and --resume."
+        if self.config.extended:  # the same command would ask for still more
+            again = f"glassformer train --out {quote(str(self.folder))} --resume"
         return Interrupted(
-            f"Stopped at step {step} of {steps}, saved in {self.folder}. Go on with the same command and "
-            "--resume.",
-            signal,
+            f"Stopped at step {step} of {steps}, saved in {self.folder}. Go on with {again}", signal
         )
 
     def _now_and_then(self, record: dict[str, Any], log: MetricsLog, stop: int) -> None:
@@ -169,6 +179,24 @@ class Trainer(Steps):
             self.saver.close()
             self.world.barrier()
             raise self._interrupted(stop)
+
+    def _keep_pace(self, pace: Pace) -> None:
+        """Shorten the plan to what fits into the time, if it must be; written down before the next step."""
+        progress, config = self.progress, self.config
+        other = time.monotonic() - self._began - progress.seconds
+        fitting = pace.steps_that_fit(
+            config, progress.step, progress.seconds, other, self._evaluations, self.width
+        )
+        steps = int(self.world.all_gather(fitting)[0])  # one clock for all processes
+        if steps >= config.steps:
+            return
+        self.config = config.model_copy(update={"steps": steps})
+        self.settings["training.steps"] = steps
+        self.saver.wait()
+        if self.world.is_main and self.hooks.shortened is not None:
+            self.hooks.shortened(steps)
+        self.hooks.display.planned(steps)
+        self.hooks.display.note(f"Held to its time: {steps} steps, not {config.steps}.")
 
     def _open_log(self) -> MetricsLog:
         path = self.folder / "metrics.jsonl" if self.world.is_main else None
@@ -205,6 +233,7 @@ class Trainer(Steps):
         assert self.hooks.evaluate is not None
         progress = self.progress
         result = self.hooks.evaluate()
+        self._evaluations += 1
         criterion = self.world.all_gather(result.criterion)[0]  # a last bit must not part the processes' ways
         record = {**result.numbers(), "step": progress.step, "split": "valid"}
         log.write({**record, "train_tokens": progress.tokens, "seconds": progress.seconds})

@@ -7,6 +7,8 @@ from math import cos, pi
 from glassformer.config.training import TrainingConfig
 from glassformer.core.errors import UsageError
 
+REWARMING = 10  # the part of an extension in which the learning rate rises again, at most
+
 
 def noam(step: int, width: int, warmup: int) -> float:
     """The 2017 paper's learning rate, width^-0.5 · min(n^-0.5, n · warmup^-1.5), n = step + 1."""
@@ -25,14 +27,42 @@ def check_schedule(config: TrainingConfig, width: int | None) -> None:
 def learning_rate_factor(config: TrainingConfig, step: int, width: int | None = None) -> float:
     """What the base learning rate is multiplied with at a step (counted from 0).
 
-    Under `noam` the factor is the paper's learning rate itself, so the base rate is 1 there.
+    Under `noam` the factor is the paper's learning rate itself, so the base rate is 1 there. A run that was
+    made longer (training.extended) goes on as if it had been planned so where the schedule knows no end;
+    under one that decays it warms up again, from where the rate had come to, and decays once more.
     """
     if config.schedule == "noam":
         assert width is not None  # check_schedule
         return noam(step, width, max(config.warmup, 1))
-    if step < config.warmup:
-        return (step + 1) / config.warmup
-    share = (step - config.warmup) / max(1, config.steps - config.warmup)
+    start, end = plan_of(config, step)
+    if start == 0 or not decays(config):
+        if step < config.warmup:
+            return (step + 1) / config.warmup
+        return _after_warmup(config, (step - config.warmup) / max(1, end - config.warmup))
+    warmup = max(1, min(config.warmup, (end - start) // REWARMING))
+    if step < start + warmup:
+        before = learning_rate_factor(config, start - 1, width)
+        return before + (1 - before) * (step - start + 1) / warmup
+    return _after_warmup(config, (step - start - warmup) / max(1, end - start - warmup))
+
+
+def plan_of(config: TrainingConfig, step: int) -> tuple[int, int]:
+    """Where the plan that a step belongs to begins, and where it was to end."""
+    start = 0
+    for ended, planned in sorted(config.extended.items()):
+        if step < ended:
+            return start, planned
+        start = ended
+    return start, config.steps
+
+
+def decays(config: TrainingConfig) -> bool:
+    """Whether the learning rate follows from where the run ends."""
+    return config.schedule in ("cosine", "wsd")
+
+
+def _after_warmup(config: TrainingConfig, share: float) -> float:
+    """The factor when so much of what follows the warm-up is done."""
     floor = config.lr_floor
     match config.schedule:
         case "cosine":
@@ -40,7 +70,7 @@ def learning_rate_factor(config: TrainingConfig, step: int, width: int | None = 
         case "wsd":  # warm up, stay, decay in a straight line
             start = 1 - config.decay
             return 1.0 if share < start else max(floor, 1 - (1 - floor) * (share - start) / config.decay)
-        case "constant":
+        case _:
             return 1.0
 
 

@@ -20,10 +20,13 @@ from glassformer.training.checkpoint.weights import copy_weights, load_tensors, 
 from glassformer.training.parallel.layout import is_sharded
 
 
-def load_checkpoint(
-    checkpoint: Path, model: nn.Module, optimizers: list[Optimizer]
-) -> tuple[Progress, dict[str, Any], dict[str, Tensor]]:
-    """Restore weights and optimizers; returns progress, the environment it was made in, what is carried."""
+def read_progress(checkpoint: Path) -> Progress:
+    """How far the run had come."""
+    return _read_state(checkpoint)[0]
+
+
+def _read_state(checkpoint: Path) -> tuple[Progress, dict[str, Any]]:
+    """The progress, and the environment it was made in."""
     try:
         state = read_json(checkpoint / "state.json")
         progress = Progress(**state["progress"])
@@ -34,6 +37,14 @@ def load_checkpoint(
         raise RunError(
             f"{checkpoint} was written in format {state.get('format_version')!r}, not {FORMAT_VERSION}"
         )
+    return progress, environment
+
+
+def load_checkpoint(
+    checkpoint: Path, model: nn.Module, optimizers: list[Optimizer]
+) -> tuple[Progress, dict[str, Any], dict[str, Tensor]]:
+    """Restore weights and optimizers; returns progress, the environment it was made in, what is carried."""
+    progress, environment = _read_state(checkpoint)
     for optimizer in optimizers:
         optimizer.state.clear()  # of a run that goes back, more may be there than was then
     if any(is_sharded(p) for p in model.parameters()) or any(checkpoint.glob("shard-*")):

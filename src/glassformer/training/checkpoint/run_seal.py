@@ -36,6 +36,7 @@ from glassformer.training.checkpoint.weights import save_tensors
 
 WEIGHTS = "model.safetensors"
 RESULTS = ("result.json", "metrics.jsonl")  # what is sealed when training has ended
+PLAN = "training.steps"  # which may become more; while that is written, the seal does not name it
 FORMAT_VERSION = 1
 TRIES = 5  # for a file that is replaced while it is read
 T = TypeVar("T")
@@ -180,4 +181,22 @@ def unseal_results(folder: Path) -> None:
         read_sealed(folder, record, True)
     if seal is not None and any(name in seal.files for name in RESULTS):
         seal.files = {name: digests for name, digests in seal.files.items() if name not in RESULTS}
+        seal.write()
+
+
+def reseal_settings(folder: Path, settings: dict[str, Any], write: Callable[[], None]) -> None:
+    """Change the settings of a run by `write`; meanwhile the seal names those that stay."""
+    seal = require_seal(folder)
+    as_read: dict[str, Any] = json.loads(dump_json(settings))  # keys are texts there
+    seal.settings = {key: value for key, value in seal.settings.items() if as_read.get(key) == value}
+    seal.write()
+    write()
+    complete_settings(folder, settings)
+
+
+def complete_settings(folder: Path, settings: dict[str, Any]) -> None:
+    """Seal the settings; also after a kill between the steps of `reseal_settings`."""
+    seal = find_seal(folder)
+    if seal is not None and PLAN not in seal.settings:
+        seal.settings = settings
         seal.write()
