@@ -38,7 +38,7 @@ def look(
     ],
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page that stands alone.")] = None,
     plots: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Write every plot, as SVG and PNG.")
+        str | None, typer.Option(metavar="FOLDER", help="Write every plot, as SVG and PNG with a caption.")
     ] = None,
     tokens: Annotated[int, typer.Option(min=0, help="Let a language model write so many first.")] = 0,
     target: Annotated[

@@ -36,7 +36,7 @@ def why(
         ),
     ] = None,
     plots: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Write the curves, as SVG and PNG.")
+        str | None, typer.Option(metavar="FOLDER", help="Write the curves, as SVG and PNG with a caption.")
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
@@ -44,7 +44,6 @@ def why(
     from pathlib import Path
 
     from glassformer.core.files import make_folder
-    from glassformer.inspection.plots import save
     from glassformer.lessons.registry import LESSONS, OF_NO_MODEL, SUBJECTS, teach
 
     if lesson is None:
@@ -59,6 +58,6 @@ def why(
     if plots is not None:
         folder = Path(plots)
         make_folder(folder)
-        for path in save(taught.plot.draw(), folder / lesson):
+        for path in taught.draw().save(folder / lesson):
             console.note(f"Written: {path}")
     console.put_json({"lesson": lesson, **taught.as_dict()}) if json_ else console.put(taught.show())

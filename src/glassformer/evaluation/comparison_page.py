@@ -2,9 +2,8 @@
 
 import html
 from collections.abc import Sequence
-from typing import Any
 
-from glassformer.core.drawing import Drawing
+from glassformer.core.drawing import Drawing, use_logarithm
 from glassformer.core.terminal import caption
 from glassformer.evaluation.budgets import budget_notes
 from glassformer.evaluation.comparison import SETTINGS, Line, Row, table
@@ -64,7 +63,9 @@ def draw(rows: Sequence[Row]) -> Drawing:
         axes.grid(alpha=0.25)
         unit = UNITS.get(score)
         axes.set_ylabel(f"validation {score}" + (f" ({unit})" if unit else ""))
-    _scale(grid.flat[0], [*(p["score"] for r in curves for p in r.curve), *baselines.values()])
+    scores = [*(p["score"] for r in curves for p in r.curve), *baselines.values()]
+    if scores and max(scores) > WIDE * min(scores) > 0:
+        use_logarithm(grid.flat[0], scores)
     figure.suptitle(f"Validation {score} on {caption(data)}" if data else f"Validation {score}", fontsize=12)
     if curves:
         figure.legend(
@@ -75,19 +76,6 @@ def draw(rows: Sequence[Row]) -> Drawing:
             fontsize=9,
         )
     return Drawing(figure, _caption(rows, curves, score))
-
-
-def _scale(axes: Any, scores: Sequence[float]) -> None:
-    """All of every curve is inside; where that is a wide range it is logarithmic, with plain numbers."""
-    from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
-
-    if not scores or min(scores) <= 0 or max(scores) < WIDE * min(scores):
-        return
-    axes.set_yscale("log")
-    if max(scores) < 20 * min(scores):
-        axes.yaxis.set_major_locator(MaxNLocator(8))
-        axes.yaxis.set_major_formatter(ScalarFormatter())
-    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _caption(rows: Sequence[Row], curves: Sequence[Row], score: str) -> str:

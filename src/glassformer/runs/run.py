@@ -9,7 +9,7 @@
     result.json         how it ended
     checkpoints/        what resuming needs
     stdin/              the text, where it came through standard input
-    loss.svg, loss.png  the loss curve
+    loss.svg, loss.png  the loss curve; loss.txt says in a sentence what it shows
 
 All of it is data; nothing in it is ever executed. Opening one changes nothing, not even the process.
 """

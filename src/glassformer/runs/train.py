@@ -249,7 +249,8 @@ def _fit(
     }
     write_atomically(folder / "result.json", dump_json(result, indent=1))
     seal_results(folder)
-    plot_losses(folder / "metrics.jsonl", f"{folder.name}: {parameter_count(model):,} parameters")
+    size = f"{folder.name}, {parameter_count(model):,} parameters"
+    plot_losses(folder / "metrics.jsonl", size, "label" if config.task in ("classify", "tag") else "token")
     world.publish("finished", "")
     return run
 
