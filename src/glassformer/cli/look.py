@@ -22,6 +22,8 @@ look_app = typer.Typer(rich_markup_mode=None)
 
   glassformer look runs/demo "The if statement" --plots pictures --tokens 20
 
+  glassformer look runs/induction "XqzXq" --head 1.0                  where that head looks
+
   glassformer look runs/induction "XqzXq" --ablate 1.0                without that head
 
   glassformer look runs/pronouns "then she" --relations pronouns      every head off in turn, on marked text
@@ -63,6 +65,14 @@ def look(
             show_default=False,
         ),
     ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LAYER.HEAD",
+            help="Whose attention map is drawn here; without it, the one that adds most to the logit.",
+            show_default=False,
+        ),
+    ] = None,
     maps: Annotated[bool, typer.Option("--maps", help="All attention maps, also of a long text.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
@@ -78,6 +88,7 @@ def look(
     text = console.read_input().removesuffix("\n") if text == "-" else text
     look_ = opened.look(text, target=target, tokens=tokens, edits=[_ablated(name) for name in ablate or []])
     report = look_.report(maps, position, relations)
+    text = as_text(report, head)
     if html is not None:
         make_folder(Path(html).parent)
         write_atomically(Path(html), as_html(report))
@@ -85,10 +96,7 @@ def look(
     if plots is not None:
         for path in draw_all(report, Path(plots)):
             console.note(f"Written: {path}")
-    if json_:
-        console.put_json(report)
-    else:
-        console.put(as_text(report))
+    console.put_json(report) if json_ else console.put(text)
 
 
 def _ablated(name: str) -> "Edit":
