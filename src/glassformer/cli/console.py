@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from glassformer.core.errors import GlassformerError
 from glassformer.core.strict_json import dump_json
 from glassformer.core.terminal import drop, guard_streams, raw_error, read_standard_input, speaks
+from glassformer.core.wording import command_line_speaks
 
 F = TypeVar("F", bound=Callable[..., Any])
 STOPPED = "\nStopped; nothing was left half done."
@@ -110,7 +111,8 @@ def run_app(app: Callable[[], Any]) -> None:
     guard_streams()
     interrupted = _hear_interrupts()
     try:
-        app()
+        with command_line_speaks():
+            app()
     except OSError as error:
         drop(sys.stdout)
         note(f"Error: {error}")
@@ -155,10 +157,12 @@ def command(function: F) -> F:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         _loading.show()
         try:
-            return function(*args, **kwargs)
+            with command_line_speaks():
+                return function(*args, **kwargs)
         except GlassformerError as error:
             sys.stdout.flush()
-            note(f"{'' if error.exit_code >= 128 else 'Error: '}{error}")
+            with command_line_speaks():
+                note(f"{'' if error.exit_code >= 128 else 'Error: '}{error}")
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             note(STOPPED)

@@ -7,6 +7,7 @@ import typer
 
 from glassformer.cli import console
 from glassformer.core.errors import GlassformerError
+from glassformer.core.wording import command_line_speaks
 from glassformer.runs.folder import refuse_no_run
 
 if TYPE_CHECKING:  # loaded when a command runs, so that --help is instant
@@ -19,7 +20,8 @@ def is_run(path: str | None) -> str | None:
         if path is not None:
             refuse_no_run(Path(path))
     except GlassformerError as error:
-        console.note(f"Error: {error}")
+        with command_line_speaks():
+            console.note(f"Error: {error}")
         raise typer.Exit(error.exit_code) from None
     return path
 

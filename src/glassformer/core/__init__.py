@@ -1,6 +1,7 @@
 """What everything may use.
 
     errors.py   the exceptions that a user can meet
+    wording.py  what a message tells a user to do, in the words of the command line or of Python
     files.py    the one way to files: written whole and never through a link, read within bounds
     blocks.py   large files checked block by block, each before its first use
     strict_json.py  JSON as every reader takes it
