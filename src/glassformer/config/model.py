@@ -17,6 +17,8 @@ EMBEDDING_REACH, LAYER_REACH = 2, 3  # positions that a `shift` looks back, on e
 
 
 class ModelConfig(Section):
+    """What a model is: its family and its sizes, and which component stands where there is a choice."""
+
     family: Family = Field(
         default="transformer",
         description="transformer; rnn, gru, lstm; window (a feed-forward net on the last tokens)",

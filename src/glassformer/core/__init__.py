@@ -7,7 +7,7 @@
     strict_json.py  JSON as every reader takes it
     lock.py     one process in a folder at a time
     terminal.py what is shown on a terminal, and what when it goes away
-    drawing.py  a picture and its caption
+    drawing.py  a picture and its caption;  notebook.py a table in a notebook
     device.py   where and how the arithmetic is done
     process.py  what a process that computes for long sets up once
     waiting.py  how its threads wait for each other, as the machine is quiet or busy

@@ -144,6 +144,12 @@ def _gradient(look: TextTrace) -> dict[str, Any]:
     return section
 
 
+def map_sections(look: TextTrace) -> dict[str, Any]:
+    """The tokens and all attention maps, without the rest of the report."""
+    maps = _attention(look, True, []) if look.is_transformer else {}
+    return {"tokens": look.tokens, **_round(maps)}
+
+
 def _attention(look: TextTrace, always: bool, omitted: list[str]) -> dict[str, Any]:
     """Maps by part: self-attention of each stack, and of a translator the look into the source."""
     section: dict[str, Any] = {}

@@ -28,6 +28,7 @@ from glassformer.config.saved import SEALED_VERSION, load_config, refuse_edited
 from glassformer.config.schema import Config
 from glassformer.core.device import choose_device
 from glassformer.core.errors import RunError, UsageError
+from glassformer.core.notebook import html_table
 from glassformer.data.examples import Examples
 from glassformer.data.images import is_image_file
 from glassformer.data.sources import Corpus
@@ -84,12 +85,28 @@ class Run:
         self._tasks: dict[str | None, Task] = {}
 
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r})"
+        model = self.config.model
+        sizes = f"{model.family}, {model.layers} layers of width {model.width}"
+        return f"Run({str(self.path)!r}, {self.config.task}, {sizes})"
+
+    def _repr_html_(self) -> str:
+        model = self.config.model
+        rows = [("task", self.config.task), ("data", str(self.data.get("source", self.config.data.source)))]
+        rows.append(("model", f"{model.family}, {model.layers} layers of width {model.width}"))
+        try:
+            result = self.result
+            rows.append(("parameters", f"{result['parameters']:,}"))
+            rows.append(("validation", str(result.get("summary", ""))))
+            rows.append(("training", f"{result['steps']:,} steps, {result['seconds']:,.0f} s"))
+        except RunError as error:  # not finished, or made elsewhere
+            rows.append(("training", str(error)))
+        return html_table(rows, str(self.path))
 
     # What it holds
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
+        """What it reads and writes with; of a translator with two, that of the target."""
         return self._read_tokenizer(TOKENIZER)
 
     @property
@@ -141,6 +158,7 @@ class Run:
 
     @cached_property
     def language_model(self) -> LanguageModel:
+        """The model, where it is a language model; else refused."""
         if not isinstance(self.model, LanguageModel):
             raise UsageError(f"{self.path} learned the task {self.config.task}; this needs a language model.")
         return self.model

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import nn
@@ -38,7 +39,7 @@ from glassformer.tasks.task import Task
 from glassformer.training.checkpoint.run_seal import seal_results, unseal_results
 from glassformer.training.checkpoint.weights import load_matching, load_weights
 from glassformer.training.checkpoint.write import latest_checkpoint
-from glassformer.training.display import Display, Silent
+from glassformer.training.display import Display, Silent, choose_display
 from glassformer.training.hooks import Hooks
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import freeze
@@ -57,15 +58,18 @@ def train(
     init: str | Path | None = None,
     resume: bool = False,
     settings: Settings | None = None,
-    display: Display | None = None,
+    display: Display | Literal["auto"] | None = "auto",
+    quiet: bool = False,
 ) -> Run:
     """Train a model on `source` and return its run.
+
+    Progress is shown on a terminal and in a notebook; `quiet=True` or `display=None` shows nothing.
 
     `settings` are nested (`{"model": {"layers": 4}}`) or dotted (`{"model.layers": 4}`). Without a recipe,
     all that is not set is chosen from the data and the machine. The task follows from the source unless
     given. One of several processes (torchrun, training.processes) does its part of the same.
     """
-    display = display or Silent()
+    display = choose_display(display, quiet)
     asked = gather_asked(source, task, target, recipe, settings, init=init is not None)
     folder = Path(out) if out else Path("runs") / default_name(asked)
     count = processes_to_start(asked, folder, resume)
