@@ -4,7 +4,7 @@ from glassformer.core.drawing import Drawing
 
 
 def assert_explained(name: str, drawing: Drawing) -> None:
-    """Every panel has a title and names for its axes, its own or the figure's; the caption is one sentence."""
+    """Every panel has a title and names for its axes, its own or the figure's; the caption is a sentence."""
     figure = drawing.figure
     panels = [axes for axes in figure.axes if axes.axison and axes.get_label() != "<colorbar>"]
     assert panels, name

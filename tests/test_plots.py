@@ -40,7 +40,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory, text_file: Path) -> dict[str,
     [
         ("language", "item 3 follows", TEXT),
         ("lstm", "item 3 follows", {"stream", "lens"}),
-        ("translate", "line 3 in .en", TEXT - {"attention", "rollout", "heads"} | SIDES | {"cross-attention"}),
+        (
+            "translate",
+            "line 3 in .en",
+            TEXT - {"attention", "rollout", "heads"} | SIDES | {"cross-attention"},
+        ),
         ("image", "", TEXT - {"heads", "lens"} | {"picture", "picture-attention"}),
     ],
 )
@@ -95,7 +99,9 @@ def test_no_validation_loss_leaves_the_loss_curve() -> None:
 def test_costs_are_explained() -> None:
     sizes = [(T, C) for T in (8, 16) for C in (4, 8)]
     points = [SimpleNamespace(part="attention", T=T, C=C, seconds=T * C, bytes=T) for T, C in sizes]
-    fit = SimpleNamespace(part="attention", over="T", time=1.0, memory=1.0, expected_time=2, expected_memory=2)
+    fit = SimpleNamespace(
+        part="attention", over="T", time=1.0, memory=1.0, expected_time=2, expected_memory=2
+    )
     assert_explained("cost", cost(points, [fit]))
 
 

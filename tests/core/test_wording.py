@@ -14,7 +14,10 @@ from glassformer.core.wording import command_line_speaks, in_python
 @pytest.mark.parametrize(
     ("written", "shown"),
     [
-        ("Continue it with --resume, choose another --out.", "Continue it with resume=True, choose another out=."),
+        (
+            "Continue it with --resume, choose another --out.",
+            "Continue it with resume=True, choose another out=.",
+        ),
         ("train it with --set and --init runs/a.", 'train it with settings= and init="runs/a".'),
         (
             "such as --set model.layers=12 --set model.norm=rms",

@@ -276,7 +276,9 @@ def test_different_budgets_are_said() -> None:
     base = {"steps": 10, "tokens": 1000, "seconds": 60.0}
     assert budget_notes([row("a", **base), row("b", **{**base, "seconds": 90.0})]) == []  # speed has a column
     (note,) = budget_notes([row("a", **base), row("b", steps=20, tokens=2000, seconds=120.0)])
-    assert note.startswith("Different budgets: 10 to 20 steps and 1,000 to 2,000 tokens, in 1.0 to 2.0 minutes")
+    assert note.startswith(
+        "Different budgets: 10 to 20 steps and 1,000 to 2,000 tokens, in 1.0 to 2.0 minutes"
+    )
     (note,) = budget_notes([row("a", **base), row("b", steps=20, tokens=2000, seconds=61.0)])
     assert note.startswith("Equal time")
     (note,) = budget_notes([row("a", **base), row("b", **{**base, "steps": 20, "seconds": 90.0})])

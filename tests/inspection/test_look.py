@@ -136,7 +136,9 @@ def test_every_position_has_its_logit_taken_apart(runs: dict[str, gf.Run]) -> No
             assert entry["output"] == likeliest
             assert sum(entry["shares"]) == pytest.approx(entry["logit"], abs=1e-3)
         there = each["positions"][asked["position"]]
-        assert dict(zip(each["parts"], there["shares"], strict=True)) == pytest.approx(asked["parts"], abs=1e-4)
+        assert dict(zip(each["parts"], there["shares"], strict=True)) == pytest.approx(
+            asked["parts"], abs=1e-4
+        )
         assert "drawShares()" in as_html(report)
     assert "attributions" not in runs["classify"].look("return the sum").report()
 

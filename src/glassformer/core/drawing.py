@@ -12,7 +12,7 @@ from typing import Any
 from glassformer.core.files import replacing, write_atomically
 from glassformer.core.terminal import printable
 
-SALT = {"svg.hashsalt": "glassformer"}  # the same picture is the same file
+SALT: Any = {"svg.hashsalt": "glassformer"}  # the same picture is the same file
 # Largest over smallest value up to which a logarithmic axis has plain numbers, and at even distances.
 PLAIN_RANGE, EVEN_RANGE = 1000, 8
 

@@ -1,8 +1,8 @@
 """In whose words a message tells the user what to do: those of the command line, or those of Python.
 
-Messages are written once, in the words of the command line (`--set model.layers=4`, `--out`, `--resume`). Where a
-program of the user's speaks to us, they are shown in its words: `settings={"model.layers": 4}`, `out=`,
-`resume=True`. Only flags and commands are changed, nothing else of a message.
+Messages are written once, in the words of the command line (`--set model.layers=4`, `--out`, `--resume`).
+Where a program of the user's speaks to us, they are shown in its words: `settings={"model.layers": 4}`,
+`out=`, `resume=True`. Only flags and commands are changed, nothing else of a message.
 """
 
 import re
@@ -14,13 +14,18 @@ _speaker = ["python"]  # who is spoken to; the command line puts itself on top
 SWITCHES = ("--resume", "--maps", "--errors", "--greedy", "--json")
 NAMES = {"--sweep": "grid", "--set": "settings", "--penalty": "length_penalty", "--top": "k"}
 METHODS = {"generate", "translate", "classify", "fill", "look"}  # of a run
-WORDS = {"--task": "language|masked|classify|tag|translate", "--gpu": r"[\w-]+"}  # values that look like prose
+WORDS = {
+    "--task": "language|masked|classify|tag|translate",
+    "--gpu": r"[\w-]+",
+}  # values that look like prose
 # A value, where one follows: a path, a number, an assignment, a placeholder; prose goes on after a flag too.
 VALUE = r"[^\s,;:()]*[/\d=…][^\s,;:()]*?(?=[.,;:)]*(?:\s|$))|\w[\w-]*\.[a-z]{1,5}\b|[A-Z]{2,}\b"
 _SETTINGS = re.compile(r"--set ([\w.]+)=(\S+?)(?=[.,;:)]*(?:\s|$))")
 _SEVERAL = re.compile(r"(settings=\{[^{}]*)\} settings=\{")
 _FLAG = re.compile(r"(?<![\w-])(--[a-z][a-z-]+)\b")
-_COMMAND = re.compile(r"(?<![\w/`.-])glassformer (tokenizer train|[a-z]+)((?: (?:\"[^\"]*\"|[^\s;]+))*)$", re.M)
+_COMMAND = re.compile(
+    r"(?<![\w/`.-])glassformer (tokenizer train|[a-z]+)((?: (?:\"[^\"]*\"|[^\s;]+))*)$", re.M
+)
 
 
 @contextmanager

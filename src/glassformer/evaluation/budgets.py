@@ -23,7 +23,7 @@ class Trained(Protocol):
 
 
 def budgets(runs: Sequence[Trained]) -> list[dict[str, Any]]:
-    """For each task and data, the least and the most of steps, tokens and seconds, and whether it is one budget."""
+    """For each task and data, the least and most of steps, tokens and seconds; whether it is one budget."""
     sets: dict[tuple[str, str], list[Trained]] = {}
     for run in runs:
         sets.setdefault((run.task, run.data), []).append(run)

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Settings that are no difference between models, or that have a column of their own.
-NOT_COMPARED = {"training.seed", "training.sample_every", "training.checkpoint_every", "format_version", "task"}
+NOT_COMPARED = {
+    "training.seed",
+    "training.sample_every",
+    "training.checkpoint_every",
+    "format_version",
+    "task",
+}
 NOT_COMPARED |= {"data.source", "model.family", "model.attention"}
 SETTINGS = "settings that differ"
 MOST_SETTINGS = 5  # in a cell on a terminal; a page has room for all
@@ -118,13 +124,14 @@ def baseline_rows(rows: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def differing(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Of each line, in their order, the settings that are not the same in all lines; `varies`: among its seeds."""
+    """Of each line, in order, the settings that are not the same in all; `varies`: not among its seeds."""
     each = [[row.settings for row in line.rows] for line in lines(rows)]
     keys = dict.fromkeys(key for line in each for settings in line for key in settings)
     found: list[dict[str, Any]] = [{} for _ in each]
     for key in (key for key in keys if key not in NOT_COMPARED):
         values = [
-            line[0].get(key) if all(s.get(key) == line[0].get(key) for s in line) else "varies" for line in each
+            line[0].get(key) if all(s.get(key) == line[0].get(key) for s in line) else "varies"
+            for line in each
         ]
         if any(value != values[0] for value in values):
             for entry, value in zip(found, values, strict=True):

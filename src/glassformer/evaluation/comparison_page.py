@@ -1,4 +1,4 @@
-"""Runs side by side, in pictures: the curves over steps, tokens, time and operations; a page with the table."""
+"""Runs side by side, in pictures: curves over steps, tokens, time and operations; a page with the table."""
 
 import html
 from collections.abc import Sequence
@@ -118,7 +118,8 @@ PAGE = """<!doctype html>
 <title>{title}</title>
 <style>
 * {{ box-sizing: border-box }}
-body {{ font: 14px/1.45 system-ui, sans-serif; color: #1c1f24; margin: 0 auto; padding: 1.5rem; max-width: 84rem }}
+body {{ font: 14px/1.45 system-ui, sans-serif; color: #1c1f24 }}
+body {{ margin: 0 auto; padding: 1.5rem; max-width: 84rem }}
 div {{ overflow-x: auto }}
 table {{ border-collapse: collapse; width: 100%; font-size: 13px; font-variant-numeric: tabular-nums }}
 th, td {{ text-align: right; padding: .35rem .5rem; border-bottom: 1px solid #e3e6ea; vertical-align: top }}

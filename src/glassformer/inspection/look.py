@@ -27,7 +27,7 @@ class Look(TextTrace):
     def plot(self, what: str = "attention", file: str | Path | None = None) -> Any:
         """A picture of it as a matplotlib figure: the attention maps, or `what` else there is (`plots`).
 
-        With a `file`, which ends in .svg, .png or .pdf, it is written there too, its caption beside it as .txt.
+        With a `file`, which ends in .svg, .png or .pdf, it is written there too, its caption beside it.
         """
         part = self.part.replace(".", "-")
         known = self.drawings(maps_only=what.endswith(("attention", "rollout")))
@@ -35,7 +35,9 @@ class Look(TextTrace):
         if name not in known:
             there = self.plots
             if not self.is_transformer and what == "attention":
-                raise UsageError(f"a {self.model.get('family')} has no attention maps; there are {', '.join(there)}")
+                raise UsageError(
+                    f"a {self.model.get('family')} has no attention maps; there are {', '.join(there)}"
+                )
             raise UsageError(f"no plot '{what}': there are {', '.join(there)}{closest(what, there)}")
         drawing = known[name]()
         if file is not None:
@@ -58,7 +60,9 @@ class Look(TextTrace):
 
     def _repr_html_(self) -> str:
         where = self.focus % self.trace.logits.shape[1] if not self.answers_once else -1
-        rows = [(f"{part}tokens", " ".join(visible(t) for t in tokens)) for part, tokens in self.tokens.items()]
+        rows = [
+            (f"{part}tokens", " ".join(visible(t) for t in tokens)) for part, tokens in self.tokens.items()
+        ]
         what = "its answer" if self.answers_once else f"likeliest at position {where}"
         rows.append((what, ", ".join(f"{visible(name)} {p:.1%}" for name, p in self.best(where))))
         rows.append(("recorded", f"{len(self.sites)} sites, such as {', '.join(self.sites[:4])}"))

@@ -1,4 +1,4 @@
-"""What a report has for pairs and places, as plots: attention maps, the lens, kinds of heads. Draws; computes nothing."""
+"""The maps of a report as plots: attention, the lens, kinds of heads. Draws; computes nothing."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -139,8 +139,9 @@ def heads(scores: list[dict[str, Any]]) -> Drawing:
     bar.ax.tick_params(labelsize=6)
     return Drawing(
         figure,
-        "How far every head (a column) of every layer (a row) is one of the known kinds: what it puts, from 0 "
-        f"to 1, on the {', '.join(k for k in kinds if k != 'positional')} token of random tokens said twice.",
+        "How far every head (a column) of every layer (a row) is one of the known kinds: what it puts, from "
+        f"0 to 1, on the {', '.join(k for k in kinds if k != 'positional')} token where random tokens are "
+        "said twice.",
     )
 
 

@@ -1,4 +1,4 @@
-"""An attention map for the terminal, in shades: tokens that look, by tokens looked at. Shows; computes nothing."""
+"""An attention map for the terminal, in shades: who looks, by who is looked at. Shows; computes nothing."""
 
 import re
 from typing import Any

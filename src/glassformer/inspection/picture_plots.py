@@ -27,7 +27,9 @@ def picture(image: dict[str, Any], predictions: Sequence[Sequence[Any]]) -> Draw
     left, right = figure.subplots(1, 2)
     _plain_picture(left, image)
     label, probability = predictions[0]
-    left.set_title(f"The image, taken for {caption(visible(label))} ({probability:.1%})", fontsize=9, loc="left")
+    left.set_title(
+        f"The image, taken for {caption(visible(label))} ({probability:.1%})", fontsize=9, loc="left"
+    )
     _accounts(right, image)
     rise = attribution["logit"] - attribution["nothing"]
     right.set_title(
@@ -39,9 +41,9 @@ def picture(image: dict[str, Any], predictions: Sequence[Sequence[Any]]) -> Draw
     _frame(figure)
     return Drawing(
         figure,
-        f"On the left the image as the model gets it, in {image['size'] // image['patch']} rows and columns of "
-        f"patches, which it takes for {visible(label)}; on the right what each patch accounts for in the logit "
-        f"of {visible(attribution['output'])}, blue for it and orange against it.",
+        f"On the left the image as the model gets it, in {image['size'] // image['patch']} rows and columns "
+        f"of patches, which it takes for {visible(label)}; on the right what each patch accounts for in the "
+        f"logit of {visible(attribution['output'])}, blue for it and orange against it.",
     )
 
 

@@ -46,7 +46,9 @@ def drawings(report: dict[str, Any]) -> dict[str, Callable[[], Drawing]]:
     if cross := report.get("cross.attention"):
         sides = report["tokens"]["decoder."], report["tokens"]["encoder."]
         looks = ", of the source"
-        found["cross-attention"] = lambda: attention(cross, *sides, "From the translation into the source", looks)
+        found["cross-attention"] = lambda: attention(
+            cross, *sides, "From the translation into the source", looks
+        )
     if "residual" in report:
         found["stream"] = lambda: stream(report["residual"])
         if "lens" in report["residual"]:
@@ -61,12 +63,15 @@ def drawings(report: dict[str, Any]) -> dict[str, Callable[[], Drawing]]:
 
 
 def stream(residual: dict[str, Any]) -> Drawing:
-    """How long the stream is along the model, what each layer writes into it, and how far both have turned."""
+    """How long the stream is along the model, what each layer writes into it, how far both have turned."""
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     sites = [row["site"] for row in residual["stream"]]
     kinds = {"attn_out": ("attention writes", WARM, "s"), "mlp_out": ("feed-forward net writes", GREEN, "^")}
     kinds["cross.attn_out"] = ("look into the source writes", RULE, "D")
-    views = (("length", "length", "length (Euclidean)"), ("cosine", "direction", "cosine with the stream's end"))
+    views = (
+        ("length", "length", "length (Euclidean)"),
+        ("cosine", "direction", "cosine with the stream's end"),
+    )
     for axes, (key, what, label) in zip(figure.subplots(1, 2), views, strict=True):
         rows = residual["stream"]
         axes.plot(range(len(rows)), [r[key] for r in rows], "o-", color=INK, markersize=4, label="the stream")
@@ -84,9 +89,9 @@ def stream(residual: dict[str, Any]) -> Drawing:
     between = ", and between them what each layer of a block writes into it" if residual["writes"] else ""
     return Drawing(
         figure,
-        f"The residual stream from the embedding to behind the last block{between}: on the left its length, on "
-        "the right its cosine with the stream's end (1: it points the same way), means over the positions of "
-        "the text.",
+        f"The residual stream from the embedding to behind the last block{between}: on the left its length, "
+        "on the right its cosine with the stream's end (1: it points the same way), means over the positions "
+        "of the text.",
     )
 
 
@@ -111,8 +116,8 @@ def attribution(section: dict[str, Any], most: int = 24) -> Drawing:
     cut = f"; the {most} largest of {len(parts)}" if len(parts) > most else ""
     return Drawing(
         figure,
-        f"What each head and layer adds to the logit of {output}{place} (blue) or takes from it (orange), which "
-        f"sums to {section['logit']:.3f}{cut}.",
+        f"What each head and layer adds to the logit of {output}{place} (blue) or takes from it (orange), "
+        f"which sums to {section['logit']:.3f}{cut}.",
     )
 
 
@@ -138,7 +143,9 @@ def gradient(section: dict[str, Any]) -> Drawing:
     for (name, values), colour in zip(ratios.items(), (INK, WARM), strict=False):
         right.plot(range(len(values)), values, "o-", color=colour, markersize=3, label=name)
     use_logarithm(right, [v for values in ratios.values() for v in values if v > 0])
-    _ticks_of_depth(right, [depth_name("embed" if i == 0 else f"{i - 1}.resid") for i in range(_deepest(ratios))])
+    _ticks_of_depth(
+        right, [depth_name("embed" if i == 0 else f"{i - 1}.resid") for i in range(_deepest(ratios))]
+    )
     right.set_xlabel("depth in the model", fontsize=8)
     right.set_ylabel("length, beside that behind the last block", fontsize=8)
     right.set_title("The gradient with and without residual connections", fontsize=9, loc="left")
@@ -149,8 +156,8 @@ def gradient(section: dict[str, Any]) -> Drawing:
     return Drawing(
         figure,
         "On the left the gradient of the loss before each layer, and what of it came along the residual "
-        "connection and what through the layer; on the right its length over depth beside that behind the last "
-        f"block, which at the embedding is {arrive}{other}.",
+        "connection and what through the layer; on the right its length over depth beside that behind the "
+        f"last block, which at the embedding is {arrive}{other}.",
     )
 
 

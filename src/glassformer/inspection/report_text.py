@@ -81,7 +81,9 @@ def _alignment(report: dict[str, Any], most: int = 60) -> str:
 def _map(report: dict[str, Any], head: str | None) -> str:
     if "image" in report and head is None:  # its patches are shown as a picture
         return ""
-    return as_map(report, {part: [visible(t) for t in tokens] for part, tokens in report["tokens"].items()}, head)
+    return as_map(
+        report, {part: [visible(t) for t in tokens] for part, tokens in report["tokens"].items()}, head
+    )
 
 
 def _lens(report: dict[str, Any]) -> str:

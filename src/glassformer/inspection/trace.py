@@ -57,8 +57,9 @@ def record_trace(
 ) -> Trace:
     """Run the model once and record `sites` (see models/tap.py; `z` means that of every block; none: all).
 
-    It may be any module whose `forward` takes `tap=` and shows its values to it, `x = tap("name", x)`: what can
-    be recorded and edited is what it shows (a `padding_mask` is passed on only where one is given). `compiled` is the same model after torch.compile, to be run in its place.
+    It may be any module whose `forward` takes `tap=` and shows its values to it, `x = tap("name", x)`: what
+    can be recorded and edited is what it shows (a `padding_mask` is passed on only where one is given).
+    `compiled` is the same model after torch.compile, to be run in its place.
     """
     record = Record(*sites)
     with torch.no_grad():

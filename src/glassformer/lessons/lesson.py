@@ -44,7 +44,13 @@ class Plot:
             colour = f"C{things.index(curve.of or curve.label) % 10}"
             size = 6 if named else 3
             axes.plot(
-                curve.x, curve.y, marker + style, markersize=size, linewidth=1.4, color=colour, label=curve.label
+                curve.x,
+                curve.y,
+                marker + style,
+                markersize=size,
+                linewidth=1.4,
+                color=colour,
+                label=curve.label,
             )
         if self.log_x:
             axes.set_xscale("log", base=2)

@@ -133,7 +133,7 @@ def _mean(placement: str, init: str, residual: bool, measure: Measure) -> list[f
 
 
 def _beside_last(lengths: list[float]) -> list[float]:
-    """What the lesson says: how much of the gradient behind the last block is left. Two losses have two scales."""
+    """How much is left of the gradient behind the last block, which is what the lesson speaks of."""
     return [max(n / lengths[-1], SHORTEST) if lengths[-1] else SHORTEST for n in lengths]
 
 

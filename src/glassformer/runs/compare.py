@@ -41,7 +41,7 @@ class Comparison:
         return draw(self.rows).figure
 
     def save(self, file: str | Path) -> None:
-        """Table and curves as .html, the curves alone as .svg or .png, with their caption beside them as .txt."""
+        """Table and curves as .html; the curves alone as .svg or .png, their caption beside them as .txt."""
         path = Path(file)
         if path.suffix not in (".html", ".svg", ".png"):
             raise UsageError(f"{file}: expected a name that ends in .html, .svg or .png")
@@ -83,7 +83,8 @@ def show_table(comparison: Comparison) -> str:
     shown = []
     for line in [names, *cells]:
         padded = [
-            c.ljust(w) if i < 2 or names[i] == SETTINGS else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
+            c.ljust(w) if i < 2 or names[i] == SETTINGS else c.rjust(w)
+            for i, (c, w) in enumerate(zip(line, widths, strict=True))
         ]
         shown.append("  ".join(padded).rstrip())
     return "\n".join([*shown, *(f"Note: {note}" for note in budget_notes(comparison.rows))])
@@ -126,7 +127,7 @@ def _row(run: Run, name: str) -> Row:
         # BLEU is of texts: an unknown word in one is a wrong word, and costs what it should.
         lossless=not result.get("unknown_share") or score["name"] == "BLEU",
         steps=result["steps"],
-        settings=flatten(run.config.model_dump(mode="json")),
+        settings=flatten({**run.config.model_dump(mode="json"), "model": run.config.model.chosen()}),
     )
 
 

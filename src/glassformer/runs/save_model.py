@@ -29,9 +29,9 @@ def save_run(
     """Write a model that you trained yourself, with its tokenizer, as the run `out`; then it can be evaluated
     (`run.evaluate(data=…)`), looked into and used like any other, also on the command line.
 
-    It is one of this package's models (`Decoder`, `Encoder`, `EncoderDecoder`, `make_model`). `labels` are the
-    names of a classifier's or tagger's outputs, in their order; `source_tokenizer` is what a translator with
-    two vocabularies reads with.
+    It is one of this package's models (`Decoder`, `Encoder`, `EncoderDecoder`, `make_model`). `labels` are
+    the names of a classifier's or tagger's outputs, in their order; `source_tokenizer` is what a translator
+    with two vocabularies reads with.
     """
     if not isinstance(model, LanguageModel | EncoderModel | EncoderDecoderModel):
         raise UsageError(
@@ -41,7 +41,9 @@ def save_run(
     config, task = model.config, _task_of(model)
     for vocab, held in ((config.vocab, tokenizer), (config.source_vocab, source_tokenizer)):
         if held is not None and vocab != len(held):
-            raise UsageError(f"the model's vocabulary is {vocab}, the tokenizer's {len(held)}: they do not match")
+            raise UsageError(
+                f"the model's vocabulary is {vocab}, the tokenizer's {len(held)}: they do not match"
+            )
     if bool(config.source_vocab) != (source_tokenizer is not None):
         raise UsageError("source_tokenizer: of a translator with a vocabulary for each side, and of no other")
     if task in ("classify", "tag") and len(labels) != config.labels:

@@ -53,7 +53,9 @@ def train_tokenizer(
         ),
     }
     if kind not in makers:
-        raise UsageError(f"there is no tokenizer '{kind}'.{closest(kind, list(makers))} Kinds: {', '.join(makers)}.")
+        raise UsageError(
+            f"there is no tokenizer '{kind}'.{closest(kind, list(makers))} Kinds: {', '.join(makers)}."
+        )
     return makers[kind]()
 
 
