@@ -116,7 +116,7 @@ def test_loading_gives_the_same_model(run: gf.Run) -> None:
     again = gf.load(run.path)
     ids = torch.randint(len(run.tokenizer), (1, 8))
     assert torch.equal(again.model(ids), run.model(ids))
-    assert repr(again) == f"Run({str(run.path)!r})"
+    assert repr(again).startswith(f"Run({str(run.path)!r}, language, transformer, ")
 
 
 def test_starting_from_another_run(run: gf.Run, text_file: Path, tmp_path: Path) -> None:
