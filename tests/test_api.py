@@ -17,7 +17,16 @@ def test_public_names_are_a_decision() -> None:
         *("BPE", "Byte", "Char", "Config", "Decoder", "Encoder", "EncoderDecoder", "Generation"),
         *("GlassformerError", "LanguageModelling", "ModelConfig", "Pairs", "Record", "Run", "Sampler"),
         *("Tokenizer", "Trainer", "TrainingConfig", "Word", "compare", "edit", "generate", "import_hf"),
-        *("load", "load_dataset", "load_tokenizer", "make_model", "plan", "record_trace", "sweep"),
+        *(
+            "load",
+            "load_dataset",
+            "load_tokenizer",
+            "make_model",
+            "plan",
+            "record_trace",
+            "save_run",
+            "sweep",
+        ),
         *("train", "train_tokenizer"),
     ]
     with warnings.catch_warnings():

@@ -49,4 +49,4 @@ def test_a_log_with_a_broken_step_is_read_and_drawn(tmp_path: Path) -> None:
         log.write({"step": step, "split": "train", "loss": loss})
     log.close()
     assert [r["loss"] for r in read_metrics(path)] == [None, 0.5, None, 0.25, 0.2]
-    assert len(plot_losses(path, "a title")) == 2
+    assert len(plot_losses(path, "a title")) == 3  # svg, png and the caption

@@ -80,6 +80,8 @@ def has(now: Any, kept: Any) -> bool:
     """Whether all that was there is there, as it was; keys may be added."""
     if isinstance(kept, dict):
         return isinstance(now, dict) and all(key in now and has(now[key], kept[key]) for key in kept)
+    if isinstance(kept, list):
+        return isinstance(now, list) and len(now) == len(kept) and all(map(has, now, kept))
     return now == kept
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from glassformer.runs.compare import compare
     from glassformer.runs.import_model import import_hf
     from glassformer.runs.run import Run, load
+    from glassformer.runs.save_model import save_run
     from glassformer.runs.sweep import sweep
     from glassformer.runs.train import train
     from glassformer.tasks.registry import make_model
@@ -63,6 +64,7 @@ _HOME = {
     "make_model": "tasks.registry",
     "plan": "planning.recipe",
     "record_trace": "inspection.trace",
+    "save_run": "runs.save_model",
     "sweep": "runs.sweep",
     "train": "runs.train",
     "train_tokenizer": "tokenizers.load",
@@ -107,6 +109,7 @@ __all__ = [
     "make_model",
     "plan",
     "record_trace",
+    "save_run",
     "sweep",
     "train",
     "train_tokenizer",

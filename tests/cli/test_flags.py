@@ -82,6 +82,7 @@ def test_commands_and_flags_are_a_decision() -> None:
                 "--json",
                 "--ablate",
                 "--position",
+                "--head",
                 "--relations",
             ]
         ),

@@ -73,7 +73,7 @@ def test_parallel_texts_are_read_line_by_line(tmp_path: Path) -> None:
         ("classify", "a.txt", "text\n", r"expected .tsv, .csv or .jsonl"),
         ("tag", "a.txt", "the DET\ncat\n", r"line 2: expected a word and its tag"),
         ("tag", "a.jsonl", '{"words": ["a"], "tags": []}', r"as many tags as words"),
-        ("translate", "a.en", "one\n", r"other language is missing.*--target"),
+        ("translate", "a.en", "one\n", r"other language is missing.*target="),
         ("classify", "a.tsv", "", r"is empty"),
         ("classify", "a.tsv", "\n\n", r"holds no examples"),
         ("classify", "a.tsv", "1\tgood film\tyes\n", r"3 columns, and it is not clear.*--label-column"),

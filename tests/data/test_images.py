@@ -167,7 +167,7 @@ def test_a_folder_that_holds_no_labels_says_what_is_expected(tmp_path: Path) -> 
     (folder / "empty").rmdir()
     with pytest.raises(DataError, match="no folders of them: expected one for each label"):
         opened(folder / "lying")
-    with pytest.raises(DataError, match=r"holds no text.* say --task classify"):
+    with pytest.raises(DataError, match=r"holds no text.* say task=.classify"):
         load_dataset(folder, "language")
     (tmp_path / "nothing").mkdir()
     with pytest.raises(DataError, match="or a folder of images for each label"):

@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.evaluation.comparison import Row, as_dicts, baseline_rows, columns, lines, page, plot, table
+from glassformer.evaluation.budgets import budget_notes, budgets
+from glassformer.evaluation.comparison import (
+    SETTINGS,
+    Row,
+    as_dicts,
+    baseline_rows,
+    columns,
+    lines,
+    show_settings,
+    table,
+)
+from glassformer.evaluation.comparison_page import draw, page
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -38,6 +49,10 @@ def curve(*scores: float) -> list[dict[str, float]]:
         {"step": 10.0 * i, "tokens": 100.0 * i, "seconds": float(i), "score": score}
         for i, score in enumerate(scores, 1)
     ]
+
+
+def plot(rows: list[Row], kind: str = "svg") -> bytes:
+    return draw(rows).render(kind)
 
 
 def test_runs_that_differ_in_their_seed_alone_are_one_line() -> None:
@@ -172,6 +187,8 @@ def test_the_numbers_of_compare_keep_their_keys() -> None:
             "data": "shakespeare",
             "parameters": 1_234_567,
             "tokens": 1000,
+            "steps": 0,
+            "settings": {},
             "score": {"name": "bits per byte", "mean": 1.5, "deviation": math.sqrt(0.5)},
             "numbers": [{"perplexity": 8.0}, {"perplexity": 16.0}],
             "seconds": 2.0,
@@ -186,6 +203,8 @@ def test_the_numbers_of_compare_keep_their_keys() -> None:
             "data": "shakespeare",
             "parameters": 1_234_567,
             "tokens": 1000,
+            "steps": 0,
+            "settings": {},
             "score": {"name": "bits per byte", "mean": 3.0, "deviation": 0.0},
             "numbers": {"perplexity": 24.0},
             "seconds": 2.0,
@@ -214,15 +233,61 @@ def svg() -> str:
 def test_the_plot_has_every_curve_on_every_axis(svg: str) -> None:
     """Counted by the points: matplotlib draws the marker of each as a use of one shape."""
     assert svg.lstrip().startswith("<?xml") and "</svg>" in svg
-    assert "wide" in svg and "base × 2" in svg  # matplotlib leaves the texts as comments
-    assert "short" not in svg and "elsewhere" not in svg
-    colours = {"#1f5fa8": 3 + 2, "#c8501e": 4}  # points of both seeds, of the other run
+    assert "<!-- wide -->" in svg and "<!-- base × 2 -->" in svg  # matplotlib leaves the texts as comments
+    assert "<!-- elsewhere -->" not in svg and "on this data: elsewhere" in svg  # the caption says so
+    colours = {"#1f5fa8": 3 + 2, "#c8501e": 4, "#2f8f4e": 1}  # points of both seeds, of the other runs
     for colour, points in colours.items():
         uses = [u for u in re.findall(r"<use [^>]*>", svg) if f"stroke: {colour}" in u]
         assert len(uses) == 4 * points + 1  # four axes, and one in the legend
     assert svg.count("<!-- 5-gram -->") == 4
-    for axis in ("steps", "tokens", "seconds of training", "operations"):
+    for axis in ("steps of training", "tokens read", "seconds of training", "operations (floating-point)"):
         assert f"<!-- {axis} -->" in svg
+
+
+def test_no_curve_leaves_the_axes() -> None:
+    """A loser is seen to lose: once it was in the legend alone."""
+    rows = [row("good", curve=curve(3.0, 1.1, 1.0)), row("bad", curve=curve(9.0, 8.0, 7.5))]
+    for axes in draw(rows).figure.axes:
+        low, high = axes.get_ylim()
+        assert low < 1.0 and high > 9.0
+        assert [line.get_label() for line in axes.lines] == ["good", "bad"]
+    accuracy = row("a", curve=curve(0.0, 0.9), curve_name="accuracy")
+    assert draw([accuracy]).figure.axes[0].get_yscale() == "linear"
+
+
+def test_the_settings_that_differ_are_a_column() -> None:
+    same = {"training.seed": 1, "model.heads": 4, "training.compile": "off"}
+    runs = [
+        row("a", 1.0, settings={**same, "model.layers": 2, "model.window": None}),
+        row("b", 2.0, settings={**same, "model.layers": 4, "model.window": 8, "training.seed": 2}),
+    ]
+    names, cells = table(runs)
+    assert names[-1] == SETTINGS
+    assert [line[-1] for line in cells] == ["layers=2 window=none", "layers=4 window=8"]
+    assert as_dicts(runs)[1]["settings"] == {"model.layers": 4, "model.window": 8}
+    assert SETTINGS not in table([row("a", settings=same), row("b", settings=same)])[0]
+    seeds = [row("c-seed=0", 3.0, "c", settings={"model.layers": n}) for n in (2, 3)]
+    assert table([*seeds, row("a", settings={"model.layers": 2})])[1][-1][-1] == "layers=varies"
+    assert show_settings({"a.x": 1, "b.x": 2, "b.y": 3}) == "a.x=1 b.x=2 y=3"
+    assert show_settings({f"a.x{i}": i for i in range(9)}, 2) == "x0=0 x1=1 … 7 more"
+
+
+def test_different_budgets_are_said() -> None:
+    base = {"steps": 10, "tokens": 1000, "seconds": 60.0}
+    assert budget_notes([row("a", **base), row("b", **{**base, "seconds": 90.0})]) == []  # speed has a column
+    (note,) = budget_notes([row("a", **base), row("b", steps=20, tokens=2000, seconds=120.0)])
+    assert note.startswith(
+        "Different budgets: 10 to 20 steps and 1,000 to 2,000 tokens, in 1.0 to 2.0 minutes"
+    )
+    (note,) = budget_notes([row("a", **base), row("b", steps=20, tokens=2000, seconds=61.0)])
+    assert note.startswith("Equal time")
+    (note,) = budget_notes([row("a", **base), row("b", **{**base, "steps": 20, "seconds": 90.0})])
+    assert note == "The same tokens in different steps: 10 to 20 steps."
+    found = budgets([row("a", **base), row("b", **{**base, "tokens": 9}), row("c", data="pydocs", **base)])
+    assert [(entry["data"], entry["same"]) for entry in found] == [("shakespeare", False), ("pydocs", True)]
+    assert found[0]["tokens"] == [9, 1000]
+    document = page([row("a", **base), row("b", steps=20, tokens=2000, seconds=200.0)], "t")
+    assert "<strong>Note</strong>: Different budgets" in document
 
 
 @pytest.mark.filterwarnings("error")

@@ -135,7 +135,7 @@ def test_what_may_change_may_be_edited(good: Path, tmp_path: Path) -> None:
 def test_an_edit_of_the_settings_is_told_the_legal_way(good: Path, tmp_path: Path) -> None:
     run = shutil.copytree(good, tmp_path / "run")
     setting("model", "activation", "relu")(run)
-    with pytest.raises(RunError, match=r"model\.activation: .* → relu.*--set.*--init"):
+    with pytest.raises(RunError, match=r"model\.activation: .* → relu.*settings=.*init="):
         gf.load(run)
 
 

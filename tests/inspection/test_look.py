@@ -13,6 +13,7 @@ import glassformer as gf
 from glassformer.cli.main import app
 from glassformer.core.errors import DataError, UsageError
 from glassformer.inspection.html import as_html
+from glassformer.inspection.map_text import width
 from glassformer.inspection.questions import Question
 from glassformer.inspection.report_text import as_text
 
@@ -124,6 +125,73 @@ def test_what_has_no_relations_refuses_them(runs: dict[str, gf.Run], tmp_path: P
         runs["language"].look("A line").report(relations=tmp_path / "nowhere.yaml")
 
 
+def test_every_position_has_its_logit_taken_apart(runs: dict[str, gf.Run]) -> None:
+    """The page shows the parts at the token that is clicked on."""
+    for name in ("language", "post", "masked", "tag", "translate"):
+        look = runs[name].look(TASKS[name][2])
+        report = look.report()
+        each, asked = report["attributions"], report["attribution"]
+        assert len(each["positions"]) == len(report["predictions"])
+        for entry, ((likeliest, _), *_) in zip(each["positions"], report["predictions"], strict=True):
+            assert entry["output"] == likeliest
+            assert sum(entry["shares"]) == pytest.approx(entry["logit"], abs=1e-3)
+        there = each["positions"][asked["position"]]
+        assert dict(zip(each["parts"], there["shares"], strict=True)) == pytest.approx(
+            asked["parts"], abs=1e-4
+        )
+        assert "drawShares()" in as_html(report)
+    assert "attributions" not in runs["classify"].look("return the sum").report()
+
+
+def test_those_of_a_very_long_text_are_left_out(
+    runs: dict[str, gf.Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glassformer.inspection.report.MOST_SHARES", 5)
+    report = runs["language"].look("A line").report()
+    assert report["omitted"] == ["attributions"] and "attributions" not in report
+    assert "attributions" in runs["language"].look("A line").report(maps=True)
+
+
+def test_a_map_is_drawn_on_the_terminal(runs: dict[str, gf.Run]) -> None:
+    report = runs["language"].look("item 3 follows").report()
+    section = next(s for s in as_text(report, "1.0").split("\n\n") if s.startswith("Where head 1.0 looks"))
+    lines = section.splitlines()
+    rows = lines[-len(report["tokens"][""]) :]
+    assert max(map(len, lines)) <= 80
+    assert [line.split(":")[0].strip() for line in rows] == [str(i) for i in range(len(rows))]
+    weight = max(report["attention"][1][0][-1])
+    assert f"most {weight:.2f} on " in rows[-1]
+    chosen = re.search(r"Where head (\d+)\.(\d+) looks \(it adds most", as_text(report))
+    assert chosen is not None
+    shares = {k: v for k, v in report["attribution"]["parts"].items() if "head" in k}
+    assert max(shares, key=shares.__getitem__) == f"{chosen[1]}.head {chosen[2]}"
+    assert "Where head encoder.0.1 looks" in as_text(runs["translate"].look("3 May").report(), "encoder.0.1")
+    assert "looks" not in as_text(runs["lstm"].look("A line").report())
+
+
+def test_a_map_of_a_long_text_is_left_out_with_a_word(runs: dict[str, gf.Run]) -> None:
+    text = as_text(runs["language"].look("item 1 follows item 2, and then comes").report())
+    assert "tokens are too many for a map here: --html FILE" in text
+
+
+def test_names_of_wide_signs_keep_the_columns(runs: dict[str, gf.Run]) -> None:
+    report = runs["language"].look("item 3 follows").report()
+    report["tokens"][""][1] = "日本語日本語日本語"
+    lines = [line for line in as_text(report, "0.0").splitlines() if re.match(r"  \d+:", line)]
+    starts = {width(re.split("[·░▒▓█]", line)[0]) for line in lines}
+    assert len(starts) == 1
+
+
+@pytest.mark.parametrize(("name", "head"), [("language", "x"), ("language", "2.0"), ("language", "0.2")])
+def test_a_head_that_is_not_there_is_said(name: str, head: str, runs: dict[str, gf.Run]) -> None:
+    with pytest.raises(UsageError, match="head="):
+        as_text(runs[name].look("A line").report(), head)
+    with pytest.raises(UsageError, match="has no heads"):
+        as_text(runs["lstm"].look("A line").report(), "0.0")
+    with pytest.raises(UsageError, match="has no encoder"):
+        as_text(runs["language"].look("A line").report(), "encoder.0.0")
+
+
 def test_the_keys_are_the_documented_ones(runs: dict[str, gf.Run]) -> None:
     page = (ROOT / "docs" / "looking-inside.md").read_text(encoding="utf-8")
     table = page.split("## The JSON")[1]
@@ -210,7 +278,7 @@ def test_the_command(runs: dict[str, gf.Run], tmp_path: Path) -> None:
     assert names == {
         f"{n}.{e}"
         for n in ("attention", "attribution", "gradient", "heads", "lens", "rollout", "stream")
-        for e in ("svg", "png")
+        for e in ("svg", "png", "txt")
     }
     result = runner.invoke(app, ["look", path, "A new line.", "--ablate", "1.0", "--position", "1"])
     assert "at position 1" in result.stdout

@@ -22,6 +22,7 @@ from glassformer.lessons.registry import LESSONS, teach
 from glassformer.lessons.repetition import repeated_share
 from glassformer.lessons.scale import scale_effect, score_variance
 from glassformer.lessons.toeplitz import unevenness
+from tests.explained import assert_explained
 from tests.models.families import ids, make
 
 
@@ -222,6 +223,19 @@ def test_lessons_about_models_take_a_run(name: str, run: gf.Run, tmp_path: Path)
     report = json.loads(done.stdout)
     assert report["rows"] and report["answer"] and (tmp_path / f"{name}.png").stat().st_size > 5000
     assert "nan" not in done.stdout.lower()
+    assert (tmp_path / f"{name}.txt").read_text().endswith(".\n")
+
+
+@pytest.mark.parametrize("name", ["scale", "masks", "kernel", "explosion", "collapse", "positions"])
+def test_the_plot_of_a_lesson_can_be_read(name: str) -> None:
+    drawing = teach(name).draw()
+    assert_explained(name, drawing)
+    if name == "collapse":  # tokens that are short are as alike as long ones
+        assert min(min(line.get_ydata()) for line in drawing.figure.axes[0].lines) > 0
+    if name == "positions":  # names stand where there is no order
+        figure = drawing.figure
+        figure.draw_without_rendering()
+        assert "rope" in [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
 
 
 def test_greedy_decoding_repeats_itself_and_drawing_cures_it(run: gf.Run) -> None:

@@ -116,7 +116,7 @@ def test_loading_gives_the_same_model(run: gf.Run) -> None:
     again = gf.load(run.path)
     ids = torch.randint(len(run.tokenizer), (1, 8))
     assert torch.equal(again.model(ids), run.model(ids))
-    assert repr(again) == f"Run({str(run.path)!r})"
+    assert repr(again).startswith(f"Run({str(run.path)!r}, language, transformer, ")
 
 
 def test_starting_from_another_run(run: gf.Run, text_file: Path, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_changed_text_is_refused(tmp_path: Path) -> None:
     text.write_text("a line of text that will change\n" * 100)
     made = gf.train(str(text), out=tmp_path / "run", settings={**SMALL, "training.steps": 2})
     text.write_text("another line of text, and longer\n" * 100)
-    with pytest.raises(RunError, match=r"is not the one .* was begun with.*--data .*text\.txt"):
+    with pytest.raises(RunError, match=r"is not the one .* was begun with.*data=.*text\.txt"):
         made.evaluate()
     assert made.evaluate(data=str(text)).split == "all"
     with pytest.raises(RunError, match="is not the one"):

@@ -57,7 +57,7 @@ def cost(
         int | None, typer.Option(min=256, help="Width to go up to, by doubling. [1024; on a GPU 4096]")
     ] = None,
     plots: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Write the curves, as SVG and PNG.")
+        str | None, typer.Option(metavar="FOLDER", help="Write the curves, as SVG and PNG with a caption.")
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
@@ -71,7 +71,6 @@ def cost(
     from glassformer.core.process import tune_process
     from glassformer.inspection.cost import doubling, fit, sweep
     from glassformer.inspection.plots import cost as draw
-    from glassformer.inspection.plots import save
 
     tune_process()
     chosen = choose_device(device)
@@ -79,7 +78,7 @@ def cost(
     fits = fit(points)
     if plots is not None:
         make_folder(Path(plots))
-        for path in save(draw(points, fits), Path(plots) / "cost"):
+        for path in draw(points, fits).save(Path(plots) / "cost"):
             console.note(f"Written: {path}")
     if json_:
         console.put_json({"points": [asdict(p) for p in points], "fits": [asdict(f) for f in fits]})

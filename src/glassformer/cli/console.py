@@ -14,6 +14,7 @@ from glassformer.core.errors import GlassformerError
 from glassformer.core.status import status
 from glassformer.core.strict_json import dump_json
 from glassformer.core.terminal import drop, guard_streams, raw_error, read_standard_input
+from glassformer.core.wording import command_line_speaks
 
 F = TypeVar("F", bound=Callable[..., Any])
 STOPPED = "\nStopped; nothing was left half done."
@@ -100,7 +101,8 @@ def run_app(app: Callable[..., Any]) -> None:
     guard_streams()
     interrupted = _hear_interrupts()
     try:
-        sys.exit(_run(app))
+        with command_line_speaks():
+            sys.exit(_run(app))
     except OSError as error:
         drop(sys.stdout)
         note(f"Error: {error}")
@@ -162,10 +164,12 @@ def command(function: F) -> F:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         status.begin("Loading", in_log=False)
         try:
-            return function(*args, **kwargs)
+            with command_line_speaks():
+                return function(*args, **kwargs)
         except GlassformerError as error:
             sys.stdout.flush()
-            note(f"{'' if error.exit_code >= 128 else 'Error: '}{error}")
+            with command_line_speaks():
+                note(f"{'' if error.exit_code >= 128 else 'Error: '}{error}")
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             note(STOPPED)

@@ -19,6 +19,8 @@ look_app = typer.Typer(rich_markup_mode=None)
 
   glassformer look runs/demo "The if statement" --plots pictures --tokens 20
 
+  glassformer look runs/induction "XqzXq" --head 1.0                  where that head looks
+
   glassformer look runs/induction "XqzXq" --ablate 1.0                without that head
 
   glassformer look runs/pronouns "then she" --relations pronouns      every head off in turn, on marked text
@@ -35,7 +37,7 @@ def look(
     ],
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page that stands alone.")] = None,
     plots: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Write every plot, as SVG and PNG.")
+        str | None, typer.Option(metavar="FOLDER", help="Write every plot, as SVG and PNG with a caption.")
     ] = None,
     tokens: Annotated[int, typer.Option(min=0, help="Let a language model write so many first.")] = 0,
     target: Annotated[
@@ -57,6 +59,14 @@ def look(
         typer.Option(
             metavar="FILE",
             help="Follow your own marked sentences (YAML, or a data set's name), and switch off every head.",
+            show_default=False,
+        ),
+    ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LAYER.HEAD",
+            help="Whose attention map is drawn here; without it, the one that adds most to the logit.",
             show_default=False,
         ),
     ] = None,
@@ -86,6 +96,7 @@ def look(
         text, target=target, tokens=tokens, edits=[zero(f"{layer}.z", heads=head) for layer, head in heads]
     )
     report = look_.report(maps, position, relations)
+    text = as_text(report, head)
     if html is not None:
         make_folder(Path(html).parent)
         write_atomically(Path(html), as_html(report))
@@ -94,10 +105,7 @@ def look(
         console.phase("Drawing")
         for path in draw_all(report, Path(plots)):
             console.note(f"Written: {path}")
-    if json_:
-        console.put_json(report)
-    else:
-        console.put(as_text(report))
+    console.put_json(report) if json_ else console.put(text)
 
 
 def _head(name: str) -> tuple[str, int]:

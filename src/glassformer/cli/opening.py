@@ -9,6 +9,7 @@ import typer
 from glassformer.cli import console
 from glassformer.cli.hints import swapped
 from glassformer.core.errors import GlassformerError
+from glassformer.core.wording import command_line_speaks
 from glassformer.runs.folder import refuse_no_run, refuse_other_task
 
 if TYPE_CHECKING:  # loaded when a command runs, so that --help is instant
@@ -21,7 +22,8 @@ def is_run(path: str | None) -> str | None:
         if path is not None:
             refuse_no_run(Path(path))
     except GlassformerError as error:
-        console.note(f"Error: {swapped(str(path)) or error}")
+        with command_line_speaks():
+            console.note(f"Error: {swapped(str(path)) or error}")
         raise typer.Exit(error.exit_code) from None
     return path
 

@@ -36,7 +36,7 @@ def why(
         ),
     ] = None,
     plots: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Write the curves, as SVG and PNG.")
+        str | None, typer.Option(metavar="FOLDER", help="Write the curves, as SVG and PNG with a caption.")
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
@@ -55,13 +55,12 @@ def why(
             console.put(f"glassformer why {name + on_run:20} {SUBJECTS[name]}")
         return
     check_lesson(lesson, run is not None)
-    from glassformer.inspection.plots import save
     from glassformer.lessons.registry import teach
 
     taught = teach(lesson, open_run(run) if run is not None else None)
     if plots is not None:
         folder = Path(plots)
         make_folder(folder)
-        for path in save(taught.plot.draw(), folder / lesson):
+        for path in taught.draw().save(folder / lesson):
             console.note(f"Written: {path}")
     console.put_json({"lesson": lesson, **taught.as_dict()}) if json_ else console.put(taught.show())

@@ -1,8 +1,9 @@
 """The settings of a model."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from glassformer.config.section import Section
 
@@ -12,11 +13,14 @@ Family = Annotated[
     BeforeValidator(lambda v: "transformer" if v == "decoder" else v),
 ]
 
+FOLLOWING = ("encoder_layers", "kv_heads", "head_width", "value_width", "hidden")  # from other sizes
 RECURRENT = ("rnn", "gru", "lstm")  # families
 EMBEDDING_REACH, LAYER_REACH = 2, 3  # positions that a `shift` looks back, on embeddings and in layers
 
 
 class ModelConfig(Section):
+    """What a model is: its family and its sizes, and which component stands where there is a choice."""
+
     family: Family = Field(
         default="transformer",
         description="transformer; rnn, gru, lstm; window (a feed-forward net on the last tokens)",
@@ -168,6 +172,19 @@ class ModelConfig(Section):
             raise ValueError("model.word_dropout leaves out words; images have none")
         if self.patch and self.embedding == "fixed":
             raise ValueError("model.embedding fixed holds the vectors of words still; images have none")
+
+    def chosen(self) -> dict[str, Any]:
+        """The settings, without those that are as they follow from the others."""
+        settings = self.model_dump(mode="json")
+        try:
+            plain = ModelConfig.model_validate({k: v for k, v in settings.items() if k not in FOLLOWING})
+        except ValidationError:  # a head width of its own may be what makes it possible
+            return settings
+        return {k: v for k, v in settings.items() if k not in FOLLOWING or v != getattr(plain, k)}
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        chosen = self.chosen()
+        return (item for item in super().__repr_args__() if item[0] in chosen)
 
     def dropout_of(self, kind: Literal["attention", "residual", "embedding"]) -> float:
         """The dropout of one kind: its own, or that of all."""

@@ -28,6 +28,8 @@ FAMILIES = {  # which models can do a task
 
 
 class Config(Section):
+    """All settings of a run, in their sections: `config.model.layers`, `config.training.steps`."""
+
     format_version: int = Field(default=FORMAT_VERSION, description="of the run directory")
     task: Literal["language", "masked", "classify", "tag", "translate"] = Field(
         default="language",
@@ -37,6 +39,16 @@ class Config(Section):
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
+
+    def __repr__(self) -> str:
+        """The run in a line; `print(config.model)` shows a section, `config.model_dump()` everything."""
+        model, training = self.model, self.training
+        return (
+            f"Config({self.task}, {model.family}, {model.layers} layers of width {model.width}, "
+            f"{training.steps} steps on {self.data.source})"
+        )
+
+    __str__ = __repr__
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

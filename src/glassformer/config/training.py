@@ -17,6 +17,8 @@ PAPER_WARMUP = 4000  # steps, of the 2017 paper
 
 
 class TrainingConfig(Section):
+    """How a model is trained: steps and batches, the optimizer and its schedule, what is kept and when."""
+
     steps: int = Field(
         default=1000, ge=0, description="updates of the weights; 0: as many as fit into `training.minutes`"
     )

@@ -1,12 +1,14 @@
 """What everything may use.
 
     errors.py   the exceptions that a user can meet
+    wording.py  what a message tells a user to do, in the words of the command line or of Python
     files.py    the one way to files: written whole and never through a link, read within bounds
     blocks.py   large files checked block by block, each before its first use
     strict_json.py  JSON as every reader takes it
     lock.py     one process in a folder at a time
     terminal.py what is shown on a terminal, and what when it goes away
     status.py   what goes on while there is nothing else to say
+    drawing.py  a picture and its caption;  notebook.py a table in a notebook
     device.py   where and how the arithmetic is done
     process.py  what a process that computes for long sets up once
     waiting.py  how its threads wait for each other, as the machine is quiet or busy

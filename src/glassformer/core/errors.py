@@ -2,11 +2,17 @@
 
 from pathlib import Path
 
+from glassformer.core.wording import worded
+
 
 class GlassformerError(Exception):
     """Something the user can mend; the command line prints it without a traceback and exits with 1."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """In the words of whoever is spoken to: `--out` on the command line, `out=` in Python."""
+        return worded(super().__str__())
 
 
 class UsageError(GlassformerError):

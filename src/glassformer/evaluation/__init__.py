@@ -5,7 +5,8 @@
     accuracy.py        of labels: how many are right, with the interval
     bleu.py            of translations
     error_analysis.py  where a model goes wrong
-    comparison.py      runs side by side: a table, and curves
+    comparison.py      runs side by side: a table;  comparison_page.py their curves, and a page of both
+    budgets.py         whether they were trained alike
 
 Nothing here changes a model, and nothing knows where its runs lie.
 """

@@ -1,19 +1,24 @@
-"""Runs side by side: a table, and curves over steps, tokens, time and operations.
+"""Runs side by side, as a table: in cells for a person, in numbers for a program.
 
 Runs that differ in nothing but their seed are one line, with mean and standard deviation.
 """
 
-import html
-import io
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from glassformer.core.terminal import caption
-
-AXES = {"step": "steps", "tokens": "tokens", "seconds": "seconds of training", "operations": "operations"}
-COLOURS = ("#1f5fa8", "#c8501e", "#2f8f4e", "#8a4fa8", "#b08a00", "#5a5a5a", "#d14a7c", "#2a9d9d")
+# Settings that are no difference between models, or that have a column of their own.
+NOT_COMPARED = {
+    "training.seed",
+    "training.sample_every",
+    "training.checkpoint_every",
+    "format_version",
+    "task",
+}
+NOT_COMPARED |= {"data.source", "model.family", "model.attention"}
+SETTINGS = "settings that differ"
+MOST_SETTINGS = 5  # in a cell on a terminal; a page has room for all
 
 
 @dataclass
@@ -37,6 +42,8 @@ class Row:
     data: str = ""
     window: str = ""  # and stride, of a language model's evaluation
     lossless: bool = True  # False: unknown words cost nothing, so the score says less
+    steps: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)  # all of them, by dotted name
 
 
 @dataclass
@@ -116,19 +123,50 @@ def baseline_rows(rows: Sequence[Row]) -> list[dict[str, str]]:
     return list(cells.values())
 
 
-def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Column names and cells; what a line does not have is empty."""
+def differing(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Of each line, in order, the settings that are not the same in all; `varies`: not among its seeds."""
+    each = [[row.settings for row in line.rows] for line in lines(rows)]
+    keys = dict.fromkeys(key for line in each for settings in line for key in settings)
+    found: list[dict[str, Any]] = [{} for _ in each]
+    for key in (key for key in keys if key not in NOT_COMPARED):
+        values = [
+            line[0].get(key) if all(s.get(key) == line[0].get(key) for s in line) else "varies"
+            for line in each
+        ]
+        if any(value != values[0] for value in values):
+            for entry, value in zip(found, values, strict=True):
+                entry[key] = value
+    return found
+
+
+def show_settings(settings: dict[str, Any], most: int | None = None) -> str:
+    """`layers=2 lr=0.01`: with their sections where two have one name, and at most so many."""
+    names = [key.rpartition(".")[2] for key in settings]
+    shown = [
+        f"{key if names.count(name) > 1 else name}={'none' if value is None else value}"
+        for name, (key, value) in zip(names, settings.items(), strict=True)
+    ]
+    rest = len(shown) - len(shown[:most])
+    return " ".join(shown[:most]) + (f" … {rest} more" if rest else "")
+
+
+def table(rows: Sequence[Row], most: int | None = MOST_SETTINGS) -> tuple[list[str], list[list[str]]]:
+    """Column names and cells; what a line does not have is empty. `most`: settings in a cell."""
     cells = [*(columns(line) for line in lines(rows)), *baseline_rows(rows)]
+    for line, settings in zip(cells, differing(rows), strict=False):  # baselines have no settings
+        if settings:
+            line[SETTINGS] = show_settings(settings, most)
     names = list(dict.fromkeys(name for line in cells for name in line))
     if len({row.data for row in rows}) == 1:
         names.remove("data")
+    names.sort(key=lambda name: name == SETTINGS)  # last, for it may be long
     return names, [[line.get(name, "") for name in names] for line in cells]
 
 
 def as_dicts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """The table in numbers, one entry per line."""
     entries: list[dict[str, Any]] = []
-    for line in lines(rows):
+    for line, settings in zip(lines(rows), differing(rows), strict=True):
         first = line.rows[0]
         value, spread = line.mean(lambda r: r.score[1])
         entries.append(
@@ -139,6 +177,8 @@ def as_dicts(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "data": first.data,
                 "parameters": first.parameters,
                 "tokens": first.tokens,
+                "steps": first.steps,
+                "settings": settings,
                 "score": {"name": first.score[0], "mean": value, "deviation": spread},
                 "numbers": first.numbers if len(line.rows) == 1 else [r.numbers for r in line.rows],
                 "seconds": line.mean(lambda r: r.seconds)[0],
@@ -148,86 +188,6 @@ def as_dicts(rows: Sequence[Row]) -> list[dict[str, Any]]:
             }
         )
     return entries
-
-
-def plot(rows: Sequence[Row], kind: str = "svg") -> bytes:
-    """The validation curves over steps, tokens, time and operations, as an SVG or PNG file."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-    from matplotlib.ticker import EngFormatter
-
-    score = rows[0].curve_name
-    curves = [r for r in rows if (r.curve_name, r.data) == (score, rows[0].data) and len(r.curve) > 1]
-    figure, grid = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained", sharey=True)
-    baselines = rows[0].baselines if curves and rows[0].score[0] == score else {}
-    groups = list(dict.fromkeys(r.group for r in curves))
-    for axes, (axis, label) in zip(grid.flat, AXES.items(), strict=True):
-        for row in curves:
-            colour = COLOURS[groups.index(row.group) % len(COLOURS)]
-            group = [r for r in curves if r.group == row.group]
-            name = caption(Line(group).name) if row is group[0] else None  # in the legend once
-            x = [_coordinate(row, point, axis) for point in row.curve]
-            y = [point["score"] for point in row.curve]
-            axes.plot(x, y, "o-", markersize=3, linewidth=1.4, color=colour, label=name)
-        for name, value in baselines.items():
-            axes.axhline(value, color="#999999", linestyle="--", linewidth=1)
-            axes.annotate(
-                name,
-                (0.99, value),
-                xycoords=("axes fraction", "data"),
-                ha="right",
-                va="bottom",
-                fontsize=8,
-                color="#777777",
-            )
-        axes.set_xlabel(label)
-        if axis in ("tokens", "operations"):
-            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        axes.grid(alpha=0.25)
-        axes.set_ylabel(f"validation {score}" if axes in grid[:, 0] else "")
-    scores = [*(p["score"] for r in curves for p in r.curve), *baselines.values()]
-    if scores and score != "accuracy":  # the first steps must not flatten the rest
-        grid.flat[0].set_ylim(min(scores) * 0.98, min(max(scores), min(scores) * 2.2))
-    if curves:
-        grid.flat[0].legend(frameon=False, fontsize=9)
-    file = io.BytesIO()
-    figure.savefig(file, format=kind, dpi=120)
-    plt.close(figure)
-    return file.getvalue()
-
-
-def page(rows: Sequence[Row], title: str) -> str:
-    """Table and curves as one HTML file that needs nothing else."""
-    names, cells = table(rows)
-    head = "".join(f"<th>{html.escape(n)}</th>" for n in names)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in line) + "</tr>" for line in cells)
-    drawing = plot(rows).decode() if any(len(r.curve) > 1 for r in rows) else ""
-    return PAGE.format(
-        title=html.escape(title), head=head, body=body, drawing=drawing[drawing.find("<svg") :]
-    )
-
-
-PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>
-body {{ font: 14px/1.5 system-ui, sans-serif; color: #1c1f24; margin: 2rem auto; max-width: 84rem }}
-body > * {{ margin-left: 1rem; margin-right: 1rem }}
-div {{ overflow-x: auto }}
-table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }}
-th, td {{ text-align: right; padding: .35rem .55rem; border-bottom: 1px solid #e3e6ea; white-space: nowrap }}
-th {{ color: #5b6470; font-weight: 600 }}
-th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) {{ text-align: left }}
-svg {{ width: 100%; height: auto; margin-top: 1.5rem }}
-</style> <h1>{title}</h1>
-<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div> {drawing} </html>
-"""
-
-
-def _coordinate(row: Row, point: dict[str, float], axis: str) -> float:
-    return point["tokens"] * row.operations_per_token if axis == "operations" else point[axis]
 
 
 def _spread(mean: float, deviation: float, digits: int) -> str:

@@ -4,6 +4,8 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from glassformer.core.notebook import html_table
+
 PLENTY = 1_000  # targets from which on a mean is written in full
 PRECISE = 4  # decimals of it then
 
@@ -42,6 +44,7 @@ class Result:
         return PRECISE
 
     def as_dict(self) -> dict[str, Any]:
+        """All numbers, as `--json` prints them."""
         return {k: v for k, v in asdict(self).items() if v or k != "unknown_share"}
 
     def numbers(self) -> dict[str, float]:
@@ -52,7 +55,11 @@ class Result:
         """Names and values as a person reads them."""
         return [("split", self.split), ("loss", f"{self.loss:.4f} nats")]
 
+    def _repr_html_(self) -> str:
+        return html_table(self.table())
+
     def summary(self) -> str:
+        """The main numbers, in a line."""
         return f"loss {self.loss:.4f}"
 
 

@@ -19,7 +19,8 @@
     text_trace.py   all of this for one text, with the names of its tokens
     look.py         what `run.look` returns: that, and its report
     report.py       the report, an object for JSON
-    report_text.py  shows it on a terminal;  html.py as a page;  plots.py in pictures
+    report_text.py  shows it on a terminal;  map_text.py an attention map there;  html.py as a page
+    plots.py        in pictures;  map_plots.py those of maps
     picture_text.py  an image on a terminal;  picture_plots.py with what heads look at drawn over it
 
 Sites, the names of values such as `3.z`, are listed in models/tap.py. Nothing here changes a model or hooks

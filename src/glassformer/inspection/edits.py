@@ -100,14 +100,17 @@ class Edit:
 
 
 def zero(site: str, heads: Which = None, positions: Which = None) -> Edit:
+    """Nothing in the place of what is there: `zero("3.z", heads=2)` switches a head off."""
     return Edit(site, 0.0, heads=heads, positions=positions)
 
 
 def put(site: str, value: Tensor | float, heads: Which = None, positions: Which = None) -> Edit:
+    """Another value in its place: a mean over other texts, or what another prompt has there."""
     return Edit(site, value, heads=heads, positions=positions)
 
 
 def steer(site: str, vector: Tensor, strength: float = 1.0, positions: Which = None) -> Edit:
+    """A vector added to what is there, so many times: pushes the stream in a direction."""
     return Edit(site, vector * strength, positions=positions, adds=True)
 
 

@@ -36,6 +36,8 @@ def pattern(
     mixer, site = attention_of(trace, layer, part, cross), _site(trace, layer, part, cross)
     q, k = trace[f"{site}q"].float(), trace[f"{site}k"].float()
     indices = list(range(q.shape[1])) if heads is None else list(heads)
+    if wrong := [h for h in indices if not 0 <= h < q.shape[1]]:
+        raise UsageError(f"there is no head {wrong[0]} in layer {layer}: expected 0 to {q.shape[1] - 1}")
     groups = [h // (q.shape[1] // k.shape[1]) for h in indices]  # the key-value head of each
     q, k, mask = (
         q[:, indices],

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from glassformer.core.drawing import Drawing
 from glassformer.core.terminal import caption
 from glassformer.inspection.report_text import visible
 
@@ -19,26 +20,34 @@ MOST_HEADS = 48
 LABELLED = 16  # patches a side that have room for their numbers
 
 
-def picture(image: dict[str, Any], predictions: Sequence[Sequence[Any]]) -> Figure:
+def picture(image: dict[str, Any], predictions: Sequence[Sequence[Any]]) -> Drawing:
     """The image as the model gets it, with its rows and columns of patches; what accounts for its label."""
     attribution = image["attribution"]
-    figure = Figure(figsize=(7.2, 3.7), layout="constrained")
+    figure = Figure(figsize=(8.4, 4.3), layout="constrained")
     left, right = figure.subplots(1, 2)
     _plain_picture(left, image)
     label, probability = predictions[0]
-    left.set_title(f"{caption(visible(label))}, {probability:.1%}", fontsize=9, loc="left")
+    left.set_title(
+        f"The image, taken for {caption(visible(label))} ({probability:.1%})", fontsize=9, loc="left"
+    )
     _accounts(right, image)
     rise = attribution["logit"] - attribution["nothing"]
     right.set_title(
         f"What accounts for the logit of {caption(visible(attribution['output']))}, {rise:+.2f} in all\n"
         f"(blue: for it, orange: against it; the most is {max(map(abs, attribution['patches'])):.2f})",
-        fontsize=9,
+        fontsize=8,
         loc="left",
     )
-    return figure
+    _frame(figure)
+    return Drawing(
+        figure,
+        f"On the left the image as the model gets it, in {image['size'] // image['patch']} rows and columns "
+        f"of patches, which it takes for {visible(label)}; on the right what each patch accounts for in the "
+        f"logit of {visible(attribution['output'])}, blue for it and orange against it.",
+    )
 
 
-def over_picture(image: dict[str, Any]) -> Figure:
+def over_picture(image: dict[str, Any]) -> Drawing:
     """Where every head looks for the answer, a row for every layer; the colour is strongest at its most."""
     layers = image["attention"]
     heads = len(layers[0])
@@ -49,8 +58,11 @@ def over_picture(image: dict[str, Any]) -> Figure:
     for i, (beside, *of_heads) in enumerate(panels):
         if i == 0:
             _plain_picture(beside, image)
+            beside.set_title("the image", fontsize=8, pad=3)
         elif i == 1:
             _accounts(beside, image)
+            label = caption(visible(image["attribution"]["output"]))
+            beside.set_title(f"for {label}", fontsize=8, pad=3)
         else:
             beside.set_axis_off()
         for h, axes in enumerate(of_heads):
@@ -61,7 +73,18 @@ def over_picture(image: dict[str, Any]) -> Figure:
     figure.suptitle(
         f"What the answer takes from each patch (an even look: {1 / len(layers[0][0]):.3f})", fontsize=9
     )
-    return figure
+    _frame(figure)
+    cut = f"; the first {rows} of {len(layers)} layers" if rows < len(layers) else ""
+    return Drawing(
+        figure,
+        "How much the answer takes from each patch of the image in every head, named layer.head, the colour "
+        f"strongest at the most of each{cut}; at the left the image, and what each patch accounts for.",
+    )
+
+
+def _frame(figure: Figure) -> None:
+    figure.supxlabel("column of patches", fontsize=8)
+    figure.supylabel("row of patches", fontsize=8)
 
 
 def _plain_picture(axes: Axes, image: dict[str, Any]) -> None:
@@ -73,7 +96,6 @@ def _accounts(axes: Axes, image: dict[str, Any]) -> None:
     shares = np.array(image["attribution"]["patches"])
     _over(axes, image, shares, float(np.abs(shares).max()))
     _patches(axes, image)
-    axes.set_title(f"for {caption(visible(image['attribution']['output']))}", fontsize=8, pad=3)
 
 
 def _over(axes: Axes, image: dict[str, Any], values: np.ndarray, largest: float) -> None:

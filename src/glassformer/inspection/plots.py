@@ -1,223 +1,192 @@
-"""The pictures of a report, each as SVG and as PNG. Draws; computes nothing."""
+"""The pictures of a report, each as SVG and PNG with its caption as text. Draws; computes nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
-from glassformer.core.files import make_folder, replacing
+from glassformer.core.drawing import Drawing, use_logarithm
+from glassformer.core.files import make_folder
 from glassformer.core.terminal import caption
-from glassformer.inspection.heads import named_kinds
+from glassformer.inspection.map_plots import attention, depth_name, heads, lens, rollout
 from glassformer.inspection.picture_plots import over_picture, picture
 from glassformer.inspection.report_text import visible
 
-matplotlib.rcParams["svg.hashsalt"] = "glassformer"  # the same picture is the same file
-INK, RULE, WARM = "#1f3a5f", "#8fa3b8", "#c4512d"
+INK, RULE, WARM, GREEN = "#1f3a5f", "#8fa3b8", "#c4512d", "#2f8f4e"
+# Where a layer's output stands between the streams before and behind its block.
+INSIDE = {"attn_out": 0.25, "cross.attn_out": 0.5, "mlp_out": 0.75}
+BESIDE = "without residual connections"
 
 
 def draw_all(report: dict[str, Any], folder: Path) -> list[Path]:
-    """Every picture that the report has the numbers for."""
+    """Every picture that the report has the numbers for, and its caption."""
     make_folder(folder)
-    pictures: dict[str, Figure] = {}
-    if "image" in report:
-        pictures["picture"] = picture(report["image"], report["predictions"][0])
-        if "attention" in report["image"]:
-            pictures["picture-attention"] = over_picture(report["image"])
+    return [path for name, draw in drawings(report).items() for path in draw().save(folder / name)]
+
+
+def drawings(report: dict[str, Any]) -> dict[str, Callable[[], Drawing]]:
+    """What can be drawn of a report, or of those of its sections that are there, by name."""
+    found: dict[str, Callable[[], Drawing]] = {}
+    if image := report.get("image"):
+        found["picture"] = lambda: picture(image, report["predictions"][0])
+        if "attention" in image:
+            found["picture-attention"] = lambda: over_picture(image)
     for part, tokens in report["tokens"].items():
-        if f"{part}attention" in report:
-            name = f"{part.replace('.', '-')}attention"
-            pictures[name] = attention(report[f"{part}attention"], tokens, tokens)
-    if "cross.attention" in report:
+        name, where = part.replace(".", "-"), f" of the {part.removesuffix('.')}" if part else ""
+        if maps := report.get(f"{part}attention"):
+            found[f"{name}attention"] = lambda m=maps, t=tokens, w=where: attention(
+                m, t, t, f"Attention of every head{w}", w
+            )
+        if flow := report.get(f"{part}rollout"):
+            found[f"{name}rollout"] = lambda f=flow, t=tokens, w=where: rollout(f, t, w)
+    if cross := report.get("cross.attention"):
         sides = report["tokens"]["decoder."], report["tokens"]["encoder."]
-        pictures["cross-attention"] = attention(report["cross.attention"], *sides)
-    for part, tokens in report["tokens"].items():
-        if f"{part}rollout" in report:
-            pictures[f"{part.replace('.', '-')}rollout"] = attention(
-                [[report[f"{part}rollout"]]], tokens, tokens
-            )
-    pictures["stream"] = stream(report["residual"])
-    if "lens" in report["residual"]:
-        pictures["lens"] = lens(report)
+        looks = ", of the source"
+        found["cross-attention"] = lambda: attention(
+            cross, *sides, "From the translation into the source", looks
+        )
+    if "residual" in report:
+        found["stream"] = lambda: stream(report["residual"])
+        if "lens" in report["residual"]:
+            found["lens"] = lambda: lens(report)
     if report.get("attribution"):
-        pictures["attribution"] = attribution(report["attribution"])
-    if report["gradient"].get("layers"):
-        pictures["gradient"] = gradient(report["gradient"])
+        found["attribution"] = lambda: attribution(report["attribution"])
+    if report.get("gradient", {}).get("layers"):
+        found["gradient"] = lambda: gradient(report["gradient"])
     if report.get("heads"):
-        pictures["heads"] = heads(report["heads"])
-    return [path for name, figure in pictures.items() for path in save(figure, folder / name)]
+        found["heads"] = lambda: heads(report["heads"])
+    return found
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("svg", "png")]
-    for path in paths:
-        ending = path.suffix[1:]
-        with replacing(path) as temporary:
-            metadata = {"Date": None} if ending == "svg" else None
-            figure.savefig(temporary, format=ending, dpi=150, bbox_inches="tight", metadata=metadata)
-    return paths
-
-
-def attention(layers: Sequence[Any], queries: Sequence[str], keys: Sequence[str], most: int = 48) -> Figure:
-    """A map for every head, a row for every layer; of many layers the first that fit."""
-    rows = max(1, min(len(layers), most // max(1, len(layers[0]))))
-    columns = len(layers[0])
-    label = max(len(queries), len(keys)) <= 16 and columns <= 4
-    size = 2.6 if label else 1.5
-    figure = Figure(figsize=(size * columns + 0.6, size * rows + 0.6), layout="constrained")
-    for i in range(rows):
-        for h in range(columns):
-            axes = figure.add_subplot(rows, columns, i * columns + h + 1)
-            axes.imshow(
-                np.array(layers[i][h]), cmap="Blues", vmin=0, vmax=1, interpolation="nearest", aspect="auto"
-            )
-            axes.set_title(f"head {i}.{h}" if label else f"{i}.{h}", fontsize=8, pad=2)
-            if label:
-                _tick(axes, keys, queries)
-            else:
-                axes.set_xticks([])
-                axes.set_yticks([])
-    return figure
-
-
-def lens(report: dict[str, Any]) -> Figure:
-    """What each depth would answer at each position, shaded by how sure it is."""
-    depths, tokens = report["residual"]["lens"], next(reversed(report["tokens"].values()))
-    sites = list(depths)
-    window = slice(max(0, len(tokens) - 16), len(tokens))  # the last that can be read
-    table = [depths[site][window] for site in sites]
-    figure = Figure(figsize=(1.0 + 0.75 * len(table[0]), 0.8 + 0.32 * len(sites)), layout="constrained")
-    axes = figure.add_subplot()
-    axes.imshow(
-        [[p for _, p in row] for row in table], cmap="Blues", vmin=0, vmax=1, aspect="auto", origin="lower"
+def stream(residual: dict[str, Any]) -> Drawing:
+    """How long the stream is along the model, what each layer writes into it, how far both have turned."""
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    sites = [row["site"] for row in residual["stream"]]
+    kinds = {"attn_out": ("attention writes", WARM, "s"), "mlp_out": ("feed-forward net writes", GREEN, "^")}
+    kinds["cross.attn_out"] = ("look into the source writes", RULE, "D")
+    views = (
+        ("length", "length", "length (Euclidean)"),
+        ("cosine", "direction", "cosine with the stream's end"),
     )
-    for y, row in enumerate(table):
-        for x, (token, p) in enumerate(row):
-            colour = "white" if p > 0.5 else "black"
-            axes.text(x, y, caption(visible(token)[:8]), ha="center", va="center", fontsize=7, color=colour)
-    axes.set_yticks(range(len(sites)), sites, fontsize=7)
-    axes.set_xticks(
-        range(len(table[0])),
-        [caption(visible(t)[:10]) for t in tokens[window]],
-        fontsize=7,
-        rotation=60,
-        ha="right",
+    for axes, (key, what, label) in zip(figure.subplots(1, 2), views, strict=True):
+        rows = residual["stream"]
+        axes.plot(range(len(rows)), [r[key] for r in rows], "o-", color=INK, markersize=4, label="the stream")
+        for kind, (name, colour, marker) in kinds.items():
+            written = [r for r in residual["writes"] if r["site"].partition(".")[2] == kind]
+            if written:
+                places = [int(r["site"].partition(".")[0]) + INSIDE[kind] for r in written]
+                values = [r[key] for r in written]
+                axes.plot(places, values, marker, color=colour, markersize=4, label=name)
+        _ticks_of_depth(axes, [depth_name(site) for site in sites])
+        axes.set_xlabel("depth in the model", fontsize=8)
+        axes.set_ylabel(f"{label}, mean over positions", fontsize=8)
+        axes.set_title(f"The {what} of the residual stream", fontsize=9, loc="left")
+        _finish(axes)
+    between = ", and between them what each layer of a block writes into it" if residual["writes"] else ""
+    return Drawing(
+        figure,
+        f"The residual stream from the embedding to behind the last block{between}: on the left its length, "
+        "on the right its cosine with the stream's end (1: it points the same way), means over the positions "
+        "of the text.",
     )
-    axes.set_title("What the stream would answer at each depth", fontsize=9, loc="left")
-    return figure
 
 
-def stream(residual: dict[str, Any]) -> Figure:
-    """How long the stream is behind each layer, what each layer writes, and how far both have turned."""
-    figure = Figure(figsize=(9, 2.8), layout="constrained")
-    for axes, key, what in zip(
-        figure.subplots(1, 2), ("length", "cosine"), ("length", "cosine with the end"), strict=True
-    ):
-        for name, colour in (("stream", INK), ("writes", WARM)):
-            rows = residual[name]
-            if rows:
-                axes.plot(
-                    range(len(rows)), [r[key] for r in rows], "o-", color=colour, markersize=3, label=name
-                )
-        axes.set_title(f"{what}, mean over positions", fontsize=9, loc="left")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.legend(frameon=False, fontsize=7)
-        axes.tick_params(labelsize=7)
-        _plain(axes)
-    return figure
-
-
-def attribution(section: dict[str, Any], most: int = 24) -> Figure:
-    parts = sorted(section["parts"].items(), key=lambda item: -abs(item[1]))[:most][::-1]
-    figure = Figure(figsize=(6, 0.8 + 0.22 * len(parts)), layout="constrained")
+def attribution(section: dict[str, Any], most: int = 24) -> Drawing:
+    parts = sorted(section["parts"].items(), key=lambda item: -abs(item[1]))
+    shown = parts[:most][::-1]
+    figure = Figure(figsize=(7, 1.3 + 0.22 * len(shown)), layout="constrained")
     axes = figure.add_subplot()
-    axes.barh([n for n, _ in parts], [v for _, v in parts], color=[INK if v >= 0 else WARM for _, v in parts])
+    axes.barh([n for n, _ in shown], [v for _, v in shown], color=[INK if v >= 0 else WARM for _, v in shown])
     axes.axvline(0, color=RULE, linewidth=0.8)
     axes.tick_params(labelsize=7)
+    axes.set_xlabel("what it adds to the logit", fontsize=8)
+    axes.set_ylabel("part of the model (layer.head, layer.mlp)", fontsize=8)
+    place = "" if section["position"] is None else f" at position {section['position']}"
+    output = visible(section["output"])
     axes.set_title(
-        f"The logit of {caption(visible(section['output']))}: {section['logit']:.3f}", fontsize=9, loc="left"
+        f"Who adds what to the logit of {caption(output)}{place}: {section['logit']:.3f} in all",
+        fontsize=9,
+        loc="left",
     )
     _plain(axes)
-    return figure
+    cut = f"; the {most} largest of {len(parts)}" if len(parts) > most else ""
+    return Drawing(
+        figure,
+        f"What each head and layer adds to the logit of {output}{place} (blue) or takes from it (orange), "
+        f"which sums to {section['logit']:.3f}{cut}.",
+    )
 
 
-def gradient(section: dict[str, Any]) -> Figure:
+def gradient(section: dict[str, Any]) -> Drawing:
     """Over depth: what arrives, and its two ways; beside it, the same model without residual connections."""
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     layers = section["layers"]
     x = range(len(layers))
-    for key, colour in (("before", "black"), ("identity", INK), ("through", WARM)):
-        left.semilogy(
-            x,
-            [max(p[key], 1e-30) if p[key] else np.nan for p in layers],
-            "o-",
-            color=colour,
-            markersize=3,
-            label=key,
-        )
+    ways = {"before": ("all that arrives", "black"), "identity": ("along the identity", INK)}
+    ways["through"] = ("through the layer", WARM)
+    for key, (name, colour) in ways.items():
+        values = [p[key] or np.nan for p in layers]
+        left.plot(x, values, "o-", color=colour, markersize=3, label=name)
+    use_logarithm(left, [p[key] for p in layers for key in ways])
     step = max(1, len(layers) // 12)
-    left.set_xticks(
-        list(x)[::step], [p["layer"] for p in layers][::step], fontsize=7, rotation=60, ha="right"
-    )
+    names = [p["layer"] for p in layers]
+    left.set_xticks(list(x)[::step], names[::step], fontsize=7, rotation=60, ha="right")
+    left.set_xlabel("layer, from the embedding up", fontsize=8)
+    left.set_ylabel("length of the gradient of the loss", fontsize=8)
     left.set_title("The gradient before each layer, and its two ways", fontsize=9, loc="left")
-    for (name, lengths), colour in zip(section["depth"].items(), (INK, WARM), strict=False):
-        right.semilogy(range(len(lengths)), lengths, "o-", color=colour, markersize=3, label=name)
-    right.set_xlabel("blocks passed", fontsize=8)
-    right.xaxis.set_major_locator(MaxNLocator(integer=True))
-    right.set_title("Over depth, with and without residual connections", fontsize=9, loc="left")
-    for axes in (left, right):
-        axes.legend(frameon=False, fontsize=7)
-        axes.tick_params(labelsize=7)
-        _plain(axes)
-    return figure
-
-
-def heads(scores: list[dict[str, Any]]) -> Figure:
-    """A panel for every kind, layers × heads."""
-    kinds = named_kinds(scores[0]["scores"])
-    layers, columns = 1 + max(h["layer"] for h in scores), 1 + max(h["head"] for h in scores)
-    figure = Figure(
-        figsize=(1.9 * len(kinds), 1.0 + 1.5 * max(0.6, layers / max(columns, 4))), layout="constrained"
+    ratios = relative(section["depth"])
+    for (name, values), colour in zip(ratios.items(), (INK, WARM), strict=False):
+        right.plot(range(len(values)), values, "o-", color=colour, markersize=3, label=name)
+    use_logarithm(right, [v for values in ratios.values() for v in values if v > 0])
+    _ticks_of_depth(
+        right, [depth_name("embed" if i == 0 else f"{i - 1}.resid") for i in range(_deepest(ratios))]
     )
-    for k, kind in enumerate(kinds):
-        table = np.zeros((layers, columns))
-        for h in scores:
-            table[h["layer"], h["head"]] = h["scores"][kind]
-        axes = figure.add_subplot(1, len(kinds), k + 1)
-        axes.imshow(table, cmap="Blues", vmin=0, vmax=1)
-        axes.set_title(kind, fontsize=9)
-        axes.set_xlabel("head", fontsize=7)
-        axes.set_xticks(range(0, columns, max(1, columns // 6)))
-        axes.set_yticks(range(0, layers, max(1, layers // 6)))
-        axes.tick_params(labelsize=7)
-        if k == 0:
-            axes.set_ylabel("layer", fontsize=7)
-        for i, h in np.argwhere(table >= 0.5):
-            axes.text(
-                h,
-                i,
-                f"{table[i, h]:.2f}"[1:] if table[i, h] < 1 else "1",
-                ha="center",
-                va="center",
-                fontsize=6,
-                color="white",
-            )
-    return figure
+    right.set_xlabel("depth in the model", fontsize=8)
+    right.set_ylabel("length, beside that behind the last block", fontsize=8)
+    right.set_title("The gradient with and without residual connections", fontsize=9, loc="left")
+    for axes in (left, right):
+        _finish(axes)
+    arrive = " and ".join(f"{_times(values[0])} {name}" for name, values in ratios.items())
+    other = " (the same weights, which were trained with them)" if len(ratios) > 1 else ""
+    return Drawing(
+        figure,
+        "On the left the gradient of the loss before each layer, and what of it came along the residual "
+        "connection and what through the layer; on the right its length over depth beside that behind the "
+        f"last block, which at the embedding is {arrive}{other}.",
+    )
 
 
-def cost(points: Sequence[Any], fits: Sequence[Any]) -> Figure:
+def relative(depth: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Lengths over depth beside the last of each, in words for a legend: two losses have two scales."""
+    names = {"as it is": "as the model is", "without residuals": BESIDE}
+    return {
+        names.get(name, name): [n / lengths[-1] if lengths[-1] else np.nan for n in lengths]
+        for name, lengths in depth.items()
+    }
+
+
+def _deepest(series: dict[str, list[float]]) -> int:
+    return max(len(values) for values in series.values())
+
+
+def _times(ratio: float) -> str:
+    return "nothing" if np.isnan(ratio) else f"{ratio:.3g} times as long"
+
+
+def cost(points: Sequence[Any], fits: Sequence[Any]) -> Drawing:
     """Time and memory over T and over C, on logarithmic axes; dotted, what the exponents should be."""
-    figure = Figure(figsize=(11, 3.4), layout="constrained")
+    figure = Figure(figsize=(12, 3.8), layout="constrained")
     slopes = {(f.part, f.over): f for f in fits}
     middle = max((p.T for p in points), key=[p.T for p in points].count)
     narrow = min(p.C for p in points)
     panels = figure.subplots(1, 3)
     views = (("T", "seconds", "time"), ("C", "seconds", "time"), ("T", "bytes", "memory"))
+    names = {"T": "positions T", "C": "model width C"}
     for axes, (over, what, exponent) in zip(panels, views, strict=True):
         for part in dict.fromkeys(p.part for p in points):
             series = [
@@ -241,18 +210,30 @@ def cost(points: Sequence[Any], fits: Sequence[Any]) -> Figure:
                     x, y * (x / x[-1]) ** expected, ":", color=axes.lines[-1].get_color(), linewidth=0.9
                 )
         sizes = sorted({getattr(p, over) for p in points})
-        axes.set_xlabel(over, fontsize=8)
+        axes.set_xlabel(names[over], fontsize=8)
         axes.set_xticks(sizes, [str(n) for n in sizes])
-        axes.set_title(f"{what} over {over}", fontsize=9, loc="left")
-        axes.legend(frameon=False, fontsize=7)
-        axes.tick_params(labelsize=7)
-        _plain(axes)
-    return figure
+        axes.set_ylabel(f"{exponent} ({what})", fontsize=8)
+        held = f"C = {narrow}" if over == "T" else f"T = {middle}"
+        axes.set_title(f"{exponent.capitalize()} over {names[over]}, {held}", fontsize=9, loc="left")
+        _finish(axes)
+    return Drawing(
+        figure,
+        "What attention, a feed-forward net and a recurrence cost forward and backward, over the number of "
+        "positions and the width of the model, on logarithmic axes: in the legend the exponent that was "
+        "measured, dotted the slope that the formula has.",
+    )
 
 
-def _tick(axes: Axes, keys: Sequence[str], queries: Sequence[str]) -> None:
-    axes.set_xticks(range(len(keys)), [caption(visible(t)[:10]) for t in keys], fontsize=6, rotation=90)
-    axes.set_yticks(range(len(queries)), [caption(visible(t)[:10]) for t in queries], fontsize=6)
+def _ticks_of_depth(axes: Axes, names: list[str]) -> None:
+    step = max(1, -(-len(names) // 10))
+    axes.set_xticks(range(0, len(names), step), names[::step], rotation=30, ha="right")
+    axes.xaxis.set_minor_locator(MaxNLocator(integer=True))
+
+
+def _finish(axes: Axes) -> None:
+    axes.legend(frameon=False, fontsize=7)
+    axes.tick_params(labelsize=7)
+    _plain(axes)
 
 
 def _plain(axes: Axes) -> None:

@@ -23,6 +23,7 @@ from glassformer.models.model import LanguageModel
 
 VERSION = 1
 MOST_MAPS = 4_000_000  # numbers of attention maps that are written without being asked for
+MOST_SHARES = 100_000  # positions times parts of a logit, the same
 
 
 def report(
@@ -53,6 +54,7 @@ def report(
     sections["gradient"] = _gradient(look)
     if look.is_transformer:
         sections["attribution"] = _attribution(look, position)
+        sections |= _attributions(look, maps, sections["omitted"])
         sections |= _attention(look, maps, sections["omitted"])
         sections |= _heads(look)
         sections |= _relations(look, marked)
@@ -107,6 +109,22 @@ def _attribution(look: TextTrace, position: int) -> dict[str, Any]:
     return {"position": place, "output": look.name(output), "logit": logit, "parts": shares, "error": error}
 
 
+def _attributions(look: TextTrace, always: bool, omitted: list[str]) -> dict[str, Any]:
+    """The same for the likeliest output of every position: the page shows that of the token one chooses."""
+    if look.answers_once:
+        return {}
+    best = look.trace.logits[0].float().max(dim=-1)
+    heads = sum(x.shape[1] for site, x in look.trace.values.items() if site.endswith(".z"))
+    if not always and len(best.indices) * heads > MOST_SHARES:
+        omitted.append("attributions")
+        return {}
+    tokens = best.indices.tolist()
+    names, shares = residual.attribute_each(look.trace, tokens, look.part)
+    rows = zip(tokens, best.values.tolist(), shares.tolist(), strict=True)
+    positions = [{"output": look.name(i), "logit": logit, "shares": row} for i, logit, row in rows]
+    return {"attributions": {"parts": names, "positions": positions}}
+
+
 def _gradient(look: TextTrace) -> dict[str, Any]:
     if not look.answers_once and look.trace.inputs[-1].shape[1] < 2:
         return {}
@@ -124,6 +142,12 @@ def _gradient(look: TextTrace) -> dict[str, Any]:
             for p in layers
         ]
     return section
+
+
+def map_sections(look: TextTrace) -> dict[str, Any]:
+    """The tokens and all attention maps, without the rest of the report."""
+    maps = _attention(look, True, []) if look.is_transformer else {}
+    return {"tokens": look.tokens, **_round(maps)}
 
 
 def _attention(look: TextTrace, always: bool, omitted: list[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from glassformer.core.terminal import printable
 from glassformer.inspection.heads import named_kinds
+from glassformer.inspection.map_text import as_map
 from glassformer.inspection.picture_text import about_picture, as_picture, shade
 from glassformer.inspection.relations import STANDS_OUT
 
@@ -11,13 +12,14 @@ BAR = " ▏▎▍▌▋▊▉█"
 COPIES = 0.1  # nats saved from which a model is said to copy
 
 
-def as_text(report: dict[str, Any]) -> str:
-    """The sections that the report has, one after the other."""
+def as_text(report: dict[str, Any], head: str | None = None) -> str:
+    """The sections that the report has, one after the other; `head`: LAYER.HEAD, whose map is drawn."""
     sections = [
         _head(report),
         _answer(report),
         _picture(report),
         _alignment(report),
+        _map(report, head),
         _lens(report),
         _attribution(report),
         _gradient(report),
@@ -74,6 +76,14 @@ def _alignment(report: dict[str, Any], most: int = 60) -> str:
         map_ = "".join(shade(w) for w in weights[:most]) + ("…" if len(source) > most else "")
         lines.append(f"  {visible(token):12} {map_}  {best}:{visible(source[best])} {weights[best]:.2f}")
     return "\n".join(lines)
+
+
+def _map(report: dict[str, Any], head: str | None) -> str:
+    if "image" in report and head is None:  # its patches are shown as a picture
+        return ""
+    return as_map(
+        report, {part: [visible(t) for t in tokens] for part, tokens in report["tokens"].items()}, head
+    )
 
 
 def _lens(report: dict[str, Any]) -> str:

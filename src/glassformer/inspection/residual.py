@@ -146,6 +146,26 @@ def attribute(
     return contributions, logit, abs(sum(contributions.values()) - logit) / max(1e-30, float(shares.norm()))
 
 
+def attribute_each(
+    trace: Trace, tokens: Sequence[int], part: str = "", at_once: int = 32
+) -> tuple[list[str], Tensor]:
+    """The same for a token at every position: the names of the parts, and their shares (T, parts)."""
+    linear = unembedding_of(trace.model)
+    directions = linear.weight.detach()[list(tokens)].float()  # (T, C)
+    names: list[str] = []
+    pieces: list[Tensor] = []
+    for first in range(0, len(tokens), at_once):  # a part is as large as the stream, and there are many
+        places = list(range(first, min(len(tokens), first + at_once)))
+        components = decompose(trace, positions=places, part=part, final=True)
+        names = components.names
+        pieces.append(torch.einsum("ntc,tc->tn", components.values[:, 0].detach(), directions[places]))
+    shares = torch.cat(pieces)
+    if linear.bias is not None:
+        names = [*names, "unembedding bias"]
+        shares = torch.cat([shares, linear.bias.detach()[list(tokens)].float()[:, None]], dim=1)
+    return names, shares
+
+
 def readout(model: nn.Module, token: int, against: int | None = None) -> tuple[Tensor, float]:
     """The direction in the last stream that a logit reads (C), and what is added to it anyway."""
     linear = unembedding_of(model)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from glassformer.config.schema import shortened
 from glassformer.core.errors import UsageError
 from glassformer.data.patches import Geometry
 from glassformer.inspection import gradients as backwards
@@ -43,19 +44,24 @@ class TextTrace:
         return self.trace[site]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.text!r}, {self.task}, {len(self.sites)} sites)"
+        return f"{type(self).__name__}({shortened(self.text)}, {self.task}, {len(self.sites)} sites)"
 
     @property
     def sites(self) -> list[str]:
         """The names of all values that were recorded."""
         return list(self.trace.values)
 
+    def _part(self, part: str | None) -> str:
+        return self.part if part is None else part
+
     @property
     def part(self) -> str:
+        """What the names of its sites begin with; of a translator those of the side that writes."""
         return parts_of(self.trace.model)[-1]
 
     @property
     def is_transformer(self) -> bool:
+        """Whether there is self-attention to look at."""
         return isinstance(body_of(self.trace.model, self.part), Stack)
 
     @property
@@ -63,26 +69,57 @@ class TextTrace:
         """Whether there is one answer for the whole text."""
         return self.trace.logits.ndim == 2
 
-    def pattern(self, layer: int, heads: Sequence[int] | None = None, **options: Any) -> Tensor:
-        """How much each position takes from each, (H, T, S). Options: queries, part, cross (see maps.py)."""
-        return maps.pattern(self.trace, layer, heads, **{"part": self.part, **options})[0]
+    def pattern(
+        self,
+        layer: int,
+        heads: Sequence[int] | None = None,
+        *,
+        queries: maps.Rows = None,
+        part: str | None = None,
+        cross: bool = False,
+    ) -> Tensor:
+        """How much each position takes from each, (H, T, S); of some `heads` and `queries`, or of all.
 
-    def value_weighted(self, layer: int, heads: Sequence[int] | None = None, **options: Any) -> Tensor:
+        `cross`: what a translation takes from each position of the source.
+        """
+        return maps.pattern(self.trace, layer, heads, queries, self._part(part), cross)[0]
+
+    def value_weighted(
+        self,
+        layer: int,
+        heads: Sequence[int] | None = None,
+        *,
+        queries: maps.Rows = None,
+        part: str | None = None,
+        cross: bool = False,
+    ) -> Tensor:
         """The same in the proportions of what would be written."""
-        return maps.value_weighted(self.trace, layer, heads, **{"part": self.part, **options})[0]
+        return maps.value_weighted(self.trace, layer, heads, queries, self._part(part), cross)[0]
 
     def rollout(self, upto: int | None = None, part: str | None = None) -> Tensor:
-        return maps.rollout(self.trace, upto, self.part if part is None else part)[0]
+        """How much of each position is in each behind all layers, or `upto` so many: (T, T)."""
+        return maps.rollout(self.trace, upto, self._part(part))[0]
 
     def heads(self, layer: int, part: str | None = None) -> Tensor:
         """What each head writes into the stream, (H, T, C)."""
-        part = self.part if part is None else part
+        part = self._part(part)
         z = self.trace[f"{part}{layer}.z"].float()
         return maps.head_contributions(maps.attention_of(self.trace, layer, part), z)[0]
 
-    def components(self, upto: int | None = None, **options: Any) -> residual.Components:
-        """The parts of the stream. Options: positions, part, heads, final (see residual.py)."""
-        return residual.decompose(self.trace, upto, **{"part": self.part, **options})
+    def components(
+        self,
+        upto: int | None = None,
+        *,
+        positions: Sequence[int] | None = None,
+        part: str | None = None,
+        heads: bool = True,
+        final: bool = False,
+    ) -> residual.Components:
+        """The parts that the stream behind all blocks, or `upto` so many, is the sum of.
+
+        With `heads` every head is a part, else every attention layer; `final`: after the last norm.
+        """
+        return residual.decompose(self.trace, upto, positions, self._part(part), heads, final)
 
     def attribution(
         self,
@@ -121,6 +158,7 @@ class TextTrace:
         return self.top_outputs(self.logits(position), k)
 
     def top_outputs(self, logits: Tensor, k: int) -> list[tuple[str, float]]:
+        """The `k` likeliest outputs by these scores (V), with their probabilities."""
         top = logits.softmax(-1).topk(min(k, len(logits)))
         return [(self.name(i), p) for p, i in zip(top.values.tolist(), top.indices.tolist(), strict=True)]
 
@@ -155,7 +193,7 @@ class TextTrace:
 
     def backward(self, part: str | None = None) -> tuple[float, list[backwards.LayerGradient]]:
         """The loss, and how its gradient comes down through each layer."""
-        value, layers = backwards.backward(self.trace, self.loss(), self.part if part is None else part)
+        value, layers = backwards.backward(self.trace, self.loss(), self._part(part))
         return float(value), layers
 
     def depth(self) -> dict[str, list[float]]:

@@ -8,6 +8,7 @@ Letters: B batch, T positions.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -56,6 +57,8 @@ def record_trace(
 ) -> Trace:
     """Run the model once and record `sites` (see models/tap.py; `z` means that of every block; none: all).
 
+    It may be any module whose `forward` takes `tap=` and shows its values to it, `x = tap("name", x)`: what
+    can be recorded and edited is what it shows (a `padding_mask` is passed on only where one is given).
     `compiled` is the same model after torch.compile, to be run in its place.
     """
     record = Record(*sites)
@@ -142,13 +145,24 @@ def _run(
     padding_mask: Tensor | None,
     tap: Tap,
 ) -> Tensor:
+    masked = {} if padding_mask is None else {"padding_mask": padding_mask}  # not every module knows of any
     with evaluating(model):
         if compiled is None:
-            return model(*inputs, padding_mask=padding_mask, tap=tap)
+            _refuse_without_tap(model)
+            return model(*inputs, tap=tap, **masked)
         # Another site is another graph: a model has more of them than the usual limit, beyond which
         # torch.compile would fall to the plain way without a word.
         with dynamo.patch(recompile_limit=MOST_GRAPHS, fail_on_recompile_limit_hit=True):
-            return compiled(*inputs, padding_mask=padding_mask, tap=tap)
+            return compiled(*inputs, tap=tap, **masked)
+
+
+def _refuse_without_tap(model: nn.Module) -> None:
+    parameters = signature(model.forward).parameters.values()
+    if not any(p.name == "tap" or p.kind is p.VAR_KEYWORD for p in parameters):
+        raise UsageError(
+            f"{type(model).__name__} takes no tap: expected a module with forward(…, tap=off), which calls "
+            'x = tap("name", x) where a value is to be seen'
+        )
 
 
 def _few(names: Sequence[str] | dict[str, Any]) -> str:

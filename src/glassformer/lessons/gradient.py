@@ -50,7 +50,7 @@ def lesson(run: Run | None = None) -> Lesson:
         Plot(
             "What each layer receives from above",
             "block",
-            "length of the gradient of what the layer wrote",
+            "length of the gradient of its output",
             [
                 Curve(kind, range(layers // 2), [r[2] for r in rows if r[0].endswith(kind)][::2])
                 for kind in ("attention", "mlp")

@@ -5,19 +5,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
+from glassformer.core.drawing import Drawing, use_logarithm
+
+CROWDED, MARKED = 5, 40  # curves that fill a plot; points of one that have room for a mark each
 Cell = str | int | float | bool | None
 
 
 @dataclass(frozen=True)
 class Curve:
     label: str
-    x: Sequence[float]
+    x: Sequence[float] | Sequence[str]  # names, where there is no order
     y: Sequence[float]
+    of: str = ""  # curves of one thing have one colour
 
 
 @dataclass(frozen=True)
 class Plot:
+    """Curves, and what their axes are."""
+
     title: str
     x: str  # what the axis is, with its unit
     y: str
@@ -25,27 +32,50 @@ class Plot:
     log_x: bool = False
     log_y: bool = False
 
-    def draw(self) -> Figure:
-        figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    def draw(self, subject: str = "") -> Drawing:
+        many = len(self.curves) > CROWDED
+        figure = Figure(figsize=(8.4 if many else 6.4, 4.0), layout="constrained")
         axes = figure.add_subplot()
+        things = list(dict.fromkeys(curve.of or curve.label for curve in self.curves))
         for curve in self.curves:
-            style = "o:" if "without" in curve.label else "o-"
-            axes.plot(curve.x, curve.y, style, markersize=3, linewidth=1.4, label=curve.label)
+            named = isinstance(curve.x[0], str) if len(curve.x) else False
+            style = "" if named else ":" if "without" in curve.label else "-"
+            marker = "o" if named or len(curve.x) <= MARKED else ""
+            colour = f"C{things.index(curve.of or curve.label) % 10}"
+            size = 6 if named else 3
+            axes.plot(
+                curve.x,
+                curve.y,
+                marker + style,
+                markersize=size,
+                linewidth=1.4,
+                color=colour,
+                label=curve.label,
+            )
         if self.log_x:
             axes.set_xscale("log", base=2)
+        elif all(isinstance(x, int) for curve in self.curves for x in curve.x):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if self.log_y:
-            axes.set_yscale("log")
+            use_logarithm(axes, [y for curve in self.curves for y in curve.y])
         axes.set_xlabel(self.x, fontsize=9)
         axes.set_ylabel(self.y, fontsize=9)
         axes.set_title(self.title, fontsize=10, loc="left")
-        axes.legend(frameon=False, fontsize=8)
+        if many:  # beside the curves, where it hides none of them
+            figure.legend(frameon=False, fontsize=8, loc="outside right upper")
+        else:
+            axes.legend(frameon=False, fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=8)
-        return figure
+        about = [self.title, f"across: {self.x}", f"upwards: {self.y}"]
+        about.append(f"curves: {' | '.join(curve.label for curve in self.curves)}")
+        return Drawing(figure, "; ".join([*about, *([f"computed on {subject}"] if subject else [])]) + ".")
 
 
 @dataclass(frozen=True)
 class Lesson:
+    """A question about transformers, and its answer in numbers, words and curves."""
+
     question: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -62,6 +92,10 @@ class Lesson:
             "figures": self.figures,
             "answer": " ".join(self.answer),
         }
+
+    def draw(self) -> Drawing:
+        """Its curves, with a caption."""
+        return self.plot.draw(self.subject)
 
     def show(self) -> str:
         cells = [list(self.columns), *([_cell(value) for value in row] for row in self.rows)]

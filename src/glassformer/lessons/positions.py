@@ -67,12 +67,12 @@ def lesson(run: Run | None = None) -> Lesson:
         ],
         Plot(
             "How far the order of the tokens matters",
-            "scheme of positions (" + ", ".join(f"{i}: {s}" for i, s in enumerate(SCHEMES)) + ")",
+            "scheme of positions",
             "share of the output that changes",
             [
                 Curve(
                     f"mask: {mask}",
-                    range(len(SCHEMES)),
+                    list(SCHEMES),
                     [e.gap for n, m, e in rows if m == mask and n in SCHEMES],
                 )
                 for mask in ("none", "causal")

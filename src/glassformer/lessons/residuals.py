@@ -19,6 +19,7 @@ from glassformer.runs.run import Run
 Measure = Callable[[nn.Module, Tensor], list[float]]
 DEPTH, SEEDS = 24, (0, 1, 2)
 SHORTEST = 1e-30  # below this float32 has no direction any more
+BESIDE = "length of the gradient, beside that behind the last block"
 SUBJECT = f"{DEPTH} layers of width 64, before training; means over {len(SEEDS)} seeds"
 
 
@@ -39,7 +40,7 @@ def _likeness(x: Tensor) -> float:
     """1 also where nothing is left of any token: so short are they all the same."""
     if float(x.abs().max()) < SHORTEST:
         return 1.0
-    x = nn.functional.normalize(x.double(), dim=-1)
+    x = nn.functional.normalize(x.double(), dim=-1, eps=1e-300)  # short is no reason to be unlike
     T = x.shape[1]
     return float(((x @ x.mT).sum(dim=(1, 2)) - T).mean() / (T * (T - 1)))
 
@@ -55,8 +56,8 @@ def lesson(run: Run | None = None) -> Lesson:
                 lengths = _mean(placement, init, residual, gradient_by_depth)
                 ratios[residual] = lengths[0] / lengths[-1] if lengths[-1] else 0.0
                 if init == "gpt2":
-                    name = f"{placement}, {'with' if residual else 'without'}"
-                    curves.append(Curve(name, range(DEPTH + 1), [max(n, 1e-40) for n in lengths]))
+                    name = f"{placement}, {'with' if residual else 'without'} residuals"
+                    curves.append(Curve(name, range(DEPTH + 1), _beside_last(lengths), placement))
             rows.append((placement, init, ratios[True], ratios[False], _verdict(ratios[False])))
             if init == "gpt2":
                 words.append(f"{placement}: {times(ratios[False])}")
@@ -78,7 +79,7 @@ def lesson(run: Run | None = None) -> Lesson:
         Plot(
             "The gradient over depth, GPT-2's start",
             "blocks passed from the embedding",
-            "length of the gradient",
+            BESIDE,
             curves,
             log_y=True,
         ),
@@ -97,7 +98,7 @@ def collapse(run: Run | None = None) -> Lesson:
             if init == "gpt2":
                 for on, values in both.items():
                     name = f"{placement}, {'with' if on else 'without'} residuals"
-                    curves.append(Curve(name, range(DEPTH + 1), values))
+                    curves.append(Curve(name, range(DEPTH + 1), values, placement))
     return Lesson(
         "Do tokens stay different without residual connections?",
         ("norm", "weights start as", "at the embedding", "at the end, with", "at the end, without"),
@@ -131,6 +132,11 @@ def _mean(placement: str, init: str, residual: bool, measure: Measure) -> list[f
     return [mean(values) for values in zip(*each, strict=True)]
 
 
+def _beside_last(lengths: list[float]) -> list[float]:
+    """How much is left of the gradient behind the last block, which is what the lesson speaks of."""
+    return [max(n / lengths[-1], SHORTEST) if lengths[-1] else SHORTEST for n in lengths]
+
+
 def _verdict(ratio: float) -> str:
     limits = {0.01: "vanishes", 0.5: "shrinks", 2.0: "keeps its length"}
     return next((word for limit, word in limits.items() if ratio < limit), "grows")
@@ -162,8 +168,8 @@ def _of_run(run: Run) -> Lesson:
         Plot(
             "The gradient over depth",
             "blocks passed from the embedding",
-            "length of the gradient",
-            [Curve(name, range(depth), [max(n, 1e-40) for n in lengths]) for name, lengths in both.items()],
+            BESIDE,
+            [Curve(name, range(depth), _beside_last(lengths)) for name, lengths in both.items()],
             log_y=True,
         ),
         subject,

@@ -80,8 +80,12 @@ class LanguageModel(nn.Module):
         initialise(self, config.init, body.embedding_std)
         start_unembedding(self.unembedding, body.embedding, config.tied, config.init, body.unembedding_std)
 
+    def __repr__(self) -> str:
+        return describe(self, self.config)
+
     @property
     def limit(self) -> int | None:
+        """How many positions it can see at most; None: any number."""
         return self.stack.limit
 
     def forward(
@@ -105,6 +109,7 @@ class LanguageModel(nn.Module):
         return scores(last, self.unembedding, tap)[:, 0]
 
     def new_state(self, batch: int, capacity: int | None = None) -> State:
+        """Empty memory for `batch` sequences, for reading on without reading again."""
         return self.stack.new_state(batch, capacity)
 
 
@@ -118,6 +123,9 @@ class EncoderModel(nn.Module):
         self.config, self.stack, self.head = config, body, head
         initialise(self, config.init, body.embedding_std)
         start_unembedding(head.linear, body.embedding, False, config.init, body.unembedding_std)
+
+    def __repr__(self) -> str:
+        return describe(self, self.config)
 
     def forward(
         self,
@@ -147,8 +155,12 @@ class EncoderDecoderModel(nn.Module):
             self.unembedding, decoder.embedding, config.tied, config.init, decoder.unembedding_std
         )
 
+    def __repr__(self) -> str:
+        return describe(self, self.config)
+
     @property
     def limit(self) -> int | None:
+        """How many positions it can write at most; None: any number."""
         return self.decoder.limit
 
     def forward(
@@ -166,6 +178,7 @@ class EncoderDecoderModel(nn.Module):
         return readout(x, self.unembedding, tap, *readout_args)
 
     def encode(self, source: Tensor, padding_mask: Tensor | None = None, tap: Tap = off) -> Memory:
+        """What the decoder looks into: a vector for every position of source (B, S)."""
         return Memory(self.encoder(source, padding_mask, None, tap), padding_mask)
 
     def start(self, source: Tensor, padding_mask: Tensor | None = None, capacity: int | None = None) -> State:
@@ -194,6 +207,15 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model.train(training)
+
+
+def describe(model: nn.Module, config: ModelConfig) -> str:
+    """A model in a line; its modules are listed by `print(*model.named_modules(), sep="\\n")`."""
+    heads = f" of {config.heads} heads" if config.family == "transformer" else ""
+    return (
+        f"{type(model).__name__}({config.family}, {config.layers} layers{heads}, width {config.width}, "
+        f"vocabulary {config.vocab}, {parameter_count(model):,} parameters)"
+    )
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -43,24 +43,30 @@ class NextToken(Stateless):
         self.bytes_per_target: float | None = tokens.bytes_per_token
 
     def targets(self, batch: Batch) -> int:
+        """How many predictions the loss of a batch is a sum of."""
         return batch["targets"].numel()
 
     def tokens(self, batch: Batch) -> int:
+        """How many tokens the model reads in a batch."""
         return batch["inputs"].numel()
 
 
 class LanguageModelling(NextToken):
+    """Next tokens, in windows of `context` tokens that are drawn anew in every epoch."""
+
     def __init__(self, tokens: Tokens, context: int, seed: int):
         super().__init__(tokens)
         self.windows = windows_of(tokens, context, seed)
 
     def batch(self, first: int, count: int) -> Batch:
+        """The examples from number `first` on, in the order that the seed gives."""
         ids = torch.from_numpy(self.windows.read(first, count))
         return {"inputs": ids[:, :-1], "targets": ids[:, 1:]}
 
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
     ) -> Tensor:
+        """The sum of the losses of all targets, in nats."""
         targets = (batch["targets"], smoothing)
         return model(batch["inputs"], tap=tap, readout=summed_loss, readout_args=targets)
 

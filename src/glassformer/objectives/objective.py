@@ -57,9 +57,11 @@ class Stateless:
     bytes_per_target: float | None = None
 
     def state_dict(self) -> dict[str, Tensor]:
+        """Nothing goes from one batch to the next."""
         return {}
 
-    def load_state_dict(self, tensors: dict[str, Tensor]) -> None: ...
+    def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
+        """So there is nothing to take up."""
 
 
 def summed_loss(

@@ -16,7 +16,7 @@
     sweep.py         several runs: a grid of settings, the variants of a recipe
     compare.py       runs side by side
     bias.py          which of two sentences a model finds likelier
-    import_model.py  a model from elsewhere as a run
+    import_model.py  a model from elsewhere as a run;  save_model.py one of the user's own loop
 
 What is in a run directory, docs/files.md says.
 """

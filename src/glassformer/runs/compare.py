@@ -9,23 +9,40 @@ from glassformer.config.schema import flatten
 from glassformer.core.errors import RunError, UsageError
 from glassformer.core.files import write_atomically
 from glassformer.core.strict_json import dump_json
-from glassformer.evaluation.comparison import Row, as_dicts, page, plot, table
+from glassformer.evaluation.budgets import budget_notes, budgets
+from glassformer.evaluation.comparison import SETTINGS, Row, as_dicts, table
+from glassformer.evaluation.comparison_page import draw, page, table_html
 from glassformer.runs.folder import runs_under
 from glassformer.runs.run import Run, load
 
 
-@dataclass
+@dataclass(repr=False)
 class Comparison:
+    """Runs side by side: `print` shows the table, `rows` has a `Row` of numbers for each run."""
+
     rows: list[Row]
+
+    def __repr__(self) -> str:
+        return f"Comparison({', '.join(row.name for row in self.rows)})"
 
     def __str__(self) -> str:
         return show_table(self)
 
+    def _repr_html_(self) -> str:
+        return table_html(self.rows)
+
     def as_json(self) -> dict[str, Any]:
-        return {"runs": as_dicts(self.rows)}
+        """The lines of the table in numbers, and whether their budgets are the same."""
+        return {"runs": as_dicts(self.rows), "budgets": budgets(self.rows)}
+
+    def plot(self, file: str | Path | None = None) -> Any:
+        """The curves as a matplotlib figure; with a `file`, they are written there too."""
+        if file is not None:
+            self.save(file)
+        return draw(self.rows).figure
 
     def save(self, file: str | Path) -> None:
-        """Table and curves as .html, the curves alone as .svg or .png."""
+        """Table and curves as .html; the curves alone as .svg or .png, their caption beside them as .txt."""
         path = Path(file)
         if path.suffix not in (".html", ".svg", ".png"):
             raise UsageError(f"{file}: expected a name that ends in .html, .svg or .png")
@@ -34,7 +51,7 @@ class Comparison:
         if path.suffix == ".html":
             write_atomically(path, page(self.rows, "Runs side by side"))
         else:
-            write_atomically(path, plot(self.rows, path.suffix.removeprefix(".")))
+            draw(self.rows).save(path.with_suffix(""), [path.suffix.removeprefix(".")])
 
 
 def compare(*runs: Run | str | Path) -> Comparison:
@@ -58,10 +75,11 @@ def show_table(comparison: Comparison) -> str:
     shown = []
     for line in [names, *cells]:
         padded = [
-            c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
+            c.ljust(w) if i < 2 or names[i] == SETTINGS else c.rjust(w)
+            for i, (c, w) in enumerate(zip(line, widths, strict=True))
         ]
         shown.append("  ".join(padded).rstrip())
-    return "\n".join(shown)
+    return "\n".join([*shown, *(f"Note: {note}" for note in budget_notes(comparison.rows))])
 
 
 def _row(run: Run, name: str) -> Row:
@@ -101,6 +119,8 @@ def _row(run: Run, name: str) -> Row:
         window=f"{window:,} / {result['valid']['stride']:,}" if window else "",
         # BLEU is of texts: an unknown word in one is a wrong word, and costs what it should.
         lossless=not result.get("unknown_share") or score["name"] == "BLEU",
+        steps=result["steps"],
+        settings=flatten({**run.config.model_dump(mode="json"), "model": run.config.model.chosen()}),
     )
 
 

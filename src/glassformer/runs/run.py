@@ -9,7 +9,7 @@
     result.json         how it ended
     checkpoints/        what resuming needs
     stdin/              the text, where it came through standard input
-    loss.svg, loss.png  the loss curve
+    loss.svg, loss.png  the loss curve; loss.txt says in a sentence what it shows
 
 All of it is data; nothing in it is ever executed. Opening one changes nothing, not even the process.
 """
@@ -29,6 +29,7 @@ from glassformer.config.saved import SEALED_VERSION, load_config, refuse_edited
 from glassformer.config.schema import Config
 from glassformer.core.device import choose_device
 from glassformer.core.errors import RunError, UsageError
+from glassformer.core.notebook import html_table
 from glassformer.data.examples import Examples
 from glassformer.data.images import is_image_file
 from glassformer.data.newlines import unified
@@ -91,12 +92,28 @@ class Run:
         self._tasks: dict[str | None, Task] = {}
 
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r})"
+        model = self.config.model
+        sizes = f"{model.family}, {model.layers} layers of width {model.width}"
+        return f"Run({str(self.path)!r}, {self.config.task}, {sizes})"
+
+    def _repr_html_(self) -> str:
+        model = self.config.model
+        rows = [("task", self.config.task), ("data", str(self.data.get("source", self.config.data.source)))]
+        rows.append(("model", f"{model.family}, {model.layers} layers of width {model.width}"))
+        try:
+            result = self.result
+            rows.append(("parameters", f"{result['parameters']:,}"))
+            rows.append(("validation", str(result.get("summary", ""))))
+            rows.append(("training", f"{result['steps']:,} steps, {result['seconds']:,.0f} s"))
+        except RunError as error:  # not finished, or made elsewhere
+            rows.append(("training", str(error)))
+        return html_table(rows, str(self.path))
 
     # What it holds
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
+        """What it reads and writes with; of a translator with two, that of the target."""
         return self._read_tokenizer(TOKENIZER)
 
     @property
@@ -148,6 +165,7 @@ class Run:
 
     @cached_property
     def language_model(self) -> LanguageModel:
+        """The model, where it is a language model; else refused."""
         if not isinstance(self.model, LanguageModel):
             refuse_other_task(self.path, self.config.task, ("language",), "language")
             raise UsageError(f"{self.path} is no language model, and this needs one.")

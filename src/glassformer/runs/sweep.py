@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from glassformer.config.grid import Grid
 from glassformer.config.recipes import load_variants, merge, nested, parse_overrides
@@ -11,11 +11,42 @@ from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
 from glassformer.core.files import inside
 from glassformer.core.strict_json import dump_json
+from glassformer.evaluation.comparison import Row
 from glassformer.runs.asked import default_name, gather_asked
 from glassformer.runs.begin import refuse_existing
+from glassformer.runs.compare import Comparison, compare_runs
 from glassformer.runs.run import Run
 from glassformer.runs.train import finished, train
-from glassformer.training.display import Display, Silent
+from glassformer.training.display import Display, choose_display
+
+
+class Sweep(list[Run]):
+    """The runs of a sweep in the order they were trained; `print` shows them side by side."""
+
+    def __repr__(self) -> str:
+        return f"Sweep({', '.join(run.path.name for run in self)})"
+
+    def __str__(self) -> str:
+        return str(self.compare())
+
+    def _repr_html_(self) -> str:
+        return self.compare()._repr_html_()
+
+    def compare(self) -> Comparison:
+        """Its runs side by side."""
+        return compare_runs(self)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The numbers of each run."""
+        return self.compare().rows
+
+    @property
+    def best(self) -> Run:
+        """The run with the best score."""
+        _, _, more = self.rows[0].score
+        scores = {run.path: row.score[1] for run, row in zip(self, self.rows, strict=True)}
+        return (max if more else min)(self, key=lambda run: scores[run.path])
 
 
 def sweep(
@@ -29,23 +60,27 @@ def sweep(
     init: str | Path | None = None,
     resume: bool = False,
     settings: Settings | None = None,
-    display: Display | None = None,
-) -> list[Run]:
+    display: Display | Literal["auto"] | None = "auto",
+    quiet: bool = False,
+) -> Sweep:
     """Train a run for every combination of a grid, such as `{"model.layers": [2, 4]}`, and for every model
-    that the recipe sets side by side."""
-    return sweep_runs(
+    that the recipe sets side by side. Gives the list of runs, which can be compared at once.
+
+    Progress is shown as by `train`; `quiet=True` or `display=None` shows nothing."""
+    runs = sweep_runs(
         None if source is None else str(source),
         [(key, list(values)) for key, values in (grid or {}).items()],
         load_variants(recipe) if recipe else {},
         out=None if out is None else str(out),
         settings=nested(settings or {}),
-        display=display or Silent(),
+        display=choose_display(display, quiet),
         recipe=recipe,
         task=task,
         target=None if target is None else str(target),
         init=None if init is None else str(init),
         resume=resume,
     )
+    return Sweep(runs)
 
 
 def sweep_runs(

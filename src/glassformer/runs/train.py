@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import nn
@@ -41,7 +42,7 @@ from glassformer.tasks.task import Task
 from glassformer.training.checkpoint.run_seal import complete_settings, seal_results, unseal_results
 from glassformer.training.checkpoint.weights import load_matching, load_weights
 from glassformer.training.checkpoint.write import latest_checkpoint
-from glassformer.training.display import Display, Silent
+from glassformer.training.display import Display, Silent, choose_display
 from glassformer.training.hooks import Hooks
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import freeze
@@ -63,9 +64,12 @@ def train(
     more_steps: int | None = None,
     more_minutes: float | None = None,
     settings: Settings | None = None,
-    display: Display | None = None,
+    display: Display | Literal["auto"] | None = "auto",
+    quiet: bool = False,
 ) -> Run:
     """Train a model on `source` and return its run.
+
+    Progress is shown on a terminal and in a notebook; `quiet=True` or `display=None` shows nothing.
 
     `settings` are nested (`{"model": {"layers": 4}}`) or dotted (`{"model.layers": 4}`). Without a recipe,
     all that is not set is chosen from the data and the machine. The task follows from the source unless
@@ -73,7 +77,7 @@ def train(
 
     A run that ended is trained on with `more_steps` or `more_minutes` (lengthen.py), which imply `resume`.
     """
-    display, more = display or Silent(), More(more_steps, more_minutes)
+    display, more = choose_display(display, quiet), More(more_steps, more_minutes)
     resume = resume or bool(more)
     began = time.monotonic() if display.began is None else display.began
     assumed: list[str] = []
@@ -282,7 +286,8 @@ def _fit(
     display.phase("Drawing the curves")
     write_atomically(folder / "result.json", dump_json(result, indent=1))
     seal_results(folder)
-    plot_losses(folder / "metrics.jsonl", f"{folder.name}: {parameter_count(model):,} parameters")
+    size = f"{folder.name}, {parameter_count(model):,} parameters"
+    plot_losses(folder / "metrics.jsonl", size, "label" if config.task in ("classify", "tag") else "token")
     world.publish("finished", "")
     return run
 

@@ -133,6 +133,7 @@ class BPE(Tokenizer):
 
     @property
     def pattern(self) -> str:
+        """The regular expression that cuts text before anything is merged."""
         return self.splitter.pattern
 
     def history(self, piece: Text) -> list[list[int]]:

@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Literal
 
-from glassformer.core.errors import TokenizerError, closest
+from glassformer.core.errors import TokenizerError, UsageError, closest
 from glassformer.core.files import names_in, read_bytes
 from glassformer.tokenizers.bpe_tokenizer import BPE
-from glassformer.tokenizers.counting import FORMS
+from glassformer.tokenizers.counting import FORMS, Form
 from glassformer.tokenizers.formats import normal_form, to_signs
 from glassformer.tokenizers.pairs import Pairs
 from glassformer.tokenizers.tokenizer import END_OF_TEXT, Byte, Tokenizer
@@ -22,19 +22,41 @@ def train_tokenizer(
     vocab: int,
     pattern: str = "gpt4",
     specials: Sequence[str] = (END_OF_TEXT,),
-    **options: Any,
+    *,
+    min_frequency: int = 2,
+    alphabet: str = "",
+    ties: Literal["bytes", "signs"] = "bytes",
+    normalization: Form = "none",
+    threads: int | None = None,
+    progress: Callable[[str, int], None] = lambda what, n: None,
 ) -> Tokenizer:
     """Learn a tokenizer of at most `vocab` entries; bytes need no learning.
 
-    `texts` are strings, for BPE also (text, weight); `options` are its other ones: see `BPE.train`.
+    `texts` are strings, for BPE also (text, weight). `pattern` and what comes behind `specials` are of BPE
+    alone: see `BPE.train`.
     """
     makers: dict[str, Callable[[], Tokenizer]] = {
         "byte": lambda: Byte(specials),
         "char": lambda: Char.train(texts, vocab, specials),
         "word": lambda: Word.train(texts, vocab, specials),
         "pairs": lambda: Pairs.train(texts, vocab, specials),
-        "bpe": lambda: BPE.train(texts, vocab, pattern=pattern, specials=specials, **options),
+        "bpe": lambda: BPE.train(
+            texts,
+            vocab,
+            pattern=pattern,
+            specials=specials,
+            min_frequency=min_frequency,
+            alphabet=alphabet,
+            ties=ties,
+            normalization=normalization,
+            threads=threads,
+            progress=progress,
+        ),
     }
+    if kind not in makers:
+        raise UsageError(
+            f"there is no tokenizer '{kind}'.{closest(kind, list(makers))} Kinds: {', '.join(makers)}."
+        )
     return makers[kind]()
 
 

@@ -19,6 +19,8 @@ WORD = r"[\p{L}\p{M}\p{Nd}\p{Pc}]"
 
 
 class Pairs(Vocabulary):
+    """Whole words of a shortlist, and pairs of characters for all others."""
+
     kind, unknown_as = "pairs", "\ufffd"
     pattern = rf"{WORD}{{1,2}}|[\s\S]"
 

@@ -68,7 +68,8 @@ class Tokenizer(ABC):
 
     @classmethod
     @abstractmethod
-    def from_json(cls, content: dict[str, Any]) -> Self: ...
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        """A tokenizer of this kind from what `to_json` gave, or another program in the same format."""
 
     def __len__(self) -> int:
         return len(self.entries) + len(self.specials)

@@ -1,9 +1,10 @@
 """What a person sees while a model trains: a live line on a terminal, plain lines in a log."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.progress import (
@@ -17,8 +18,10 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from glassformer.core.errors import UsageError
 from glassformer.core.status import status
-from glassformer.core.terminal import printable
+from glassformer.core.terminal import printable, speaks
+from glassformer.core.wording import in_python
 
 NARROW = 120  # columns below which the bar says less
 
@@ -47,7 +50,7 @@ class Display:
 
 
 class Silent(Display):
-    """Nothing at all, for use from Python."""
+    """Nothing at all."""
 
 
 class _Numbers(ProgressColumn):
@@ -126,6 +129,32 @@ class Terminal(Display):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+class InPython(Terminal):
+    """The same for whoever called from Python: hints are in the words of Python."""
+
+    def note(self, text: str) -> None:
+        super().note(in_python(text))
+
+
+def choose_display(display: Display | Literal["auto"] | None, quiet: bool = False) -> Display:
+    """What a training called from Python shows: `auto` is progress on a terminal and lines in a notebook, and
+    nothing where standard error is a file or a pipe; None or `quiet`, nothing anywhere."""
+    if isinstance(display, Display) and not quiet:
+        return display
+    if quiet or display is None or not speaks():
+        return Silent()
+    if display != "auto":
+        raise UsageError(f'display={display!r}: expected "auto", None for silence, or a Display')
+    if _in_notebook():  # as lines: a bar there would need another library
+        return InPython(Console(file=sys.stdout, force_jupyter=False, force_terminal=False, width=NARROW))
+    return InPython(Console(stderr=True, highlight=False)) if sys.stderr.isatty() else Silent()
+
+
+def _in_notebook() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and "IPKernelApp" in shell.config
 
 
 def _time(seconds: float) -> str:
