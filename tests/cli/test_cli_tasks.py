@@ -29,7 +29,7 @@ def test_tasks_from_the_command_line(tmp_path: Path) -> None:
     errors = run_forked("eval", "c", "--errors", cwd=tmp_path)
     assert "what is taken for what" in errors.stdout
     both = run_forked("compare", "c", "t", "--html", "c.html", cwd=tmp_path)
-    assert both.returncode == 0 and "floor: majority" in both.stdout, both.stderr
+    assert both.returncode == 0 and "baseline: majority" in both.stdout, both.stderr
     assert (tmp_path / "c.html").is_file()
     nothing = run_forked("classify", "c", cwd=tmp_path, input="")
     assert nothing.returncode == 2 and "nothing to read" in nothing.stderr

@@ -49,7 +49,7 @@ def test_commands_and_flags_are_a_decision() -> None:
         ),
         "compare": sorted(["RUNS", "--html", "--json"]),
         "chat": sorted(["RUN", "--temperature", "--tokens", "--seed"]),
-        "translate": sorted(["RUN", "TEXT", "--beams", "--penalty", "--json"]),
+        "translate": sorted(["RUN", "TEXT", "--beams", "--length-penalty", "--penalty", "--json"]),
         "classify": sorted(["RUN", "TEXT", "--json"]),
         "fill": sorted(["RUN", "TEXT", "--top", "--json"]),
         "generate": sorted(

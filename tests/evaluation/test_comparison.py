@@ -146,12 +146,12 @@ def test_each_baseline_is_there_once() -> None:
         row("c", data="pydocs", baselines={"5-gram, Kneser-Ney": 2.0}),
     ]
     assert baseline_rows(runs) == [
-        {"run": "floor: 5-gram, Kneser-Ney", "data": "shakespeare", "bits per byte": "2.5000"},
-        {"run": "floor: 5-gram, Kneser-Ney", "data": "pydocs", "bits per byte": "2.0000"},
+        {"run": "baseline: 5-gram, Kneser-Ney", "data": "shakespeare", "bits per byte": "2.5000"},
+        {"run": "baseline: 5-gram, Kneser-Ney", "data": "pydocs", "bits per byte": "2.0000"},
     ]
     copied = row("t", score=("BLEU", 40.0, True), baselines={"the source itself": 3.14159})
     assert baseline_rows([copied]) == [
-        {"run": "floor: the source itself", "data": "shakespeare", "BLEU": "3.14"}
+        {"run": "baseline: the source itself", "data": "shakespeare", "BLEU": "3.14"}
     ]
 
 
@@ -162,9 +162,9 @@ def test_the_table_has_the_columns_of_all_lines_and_fills_gaps() -> None:
         *("run", "model", "parameters", "tokens", "bits per byte", "tokens/s", "seconds", "operations"),
         *("perplexity", "window / stride"),
     ]
-    assert [line[0] for line in cells] == ["a", "b", "floor: 5-gram"]
+    assert [line[0] for line in cells] == ["a", "b", "baseline: 5-gram"]
     assert cells[0][-2:] == ["", ""] and cells[1][-2:] == ["16.00", "128 / 64"]
-    assert cells[2] == ["floor: 5-gram", "", "", "", "3.0000", "", "", "", "", ""]
+    assert cells[2] == ["baseline: 5-gram", "", "", "", "3.0000", "", "", "", "", ""]
 
 
 def test_the_data_is_a_column_only_where_it_differs() -> None:

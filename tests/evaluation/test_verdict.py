@@ -5,10 +5,7 @@ from glassformer.evaluation.verdict import verdict
 
 def test_a_model_behind_the_best_baseline_is_told_so_with_what_to_do() -> None:
     said = verdict(("bits per byte", 1.9, False), {"3-gram": 2.1, "5-gram": 1.7}, advice="train longer")
-    assert (
-        said
-        == "A baseline beats this model: 5-gram, 1.7 bits per byte against 1.9 bits per byte: train longer."
-    )
+    assert said == "A baseline beats this model, 5-gram: 1.7 against 1.9 bits per byte. Train longer."
     assert verdict(("accuracy", 0.9, True), {"majority": 0.5, "bag of words": 0.8}) == (
         "Better than the best baseline, bag of words: 90.0% against 80.0%."
     )

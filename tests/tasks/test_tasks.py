@@ -180,7 +180,7 @@ def test_a_sweep_ends_in_a_table_with_seeds_as_one_line(data: dict[str, Path], t
     assert [r.path.name for r in runs][:2] == ["family=transformer-seed=0", "family=transformer-seed=1"]
     compared = compare_runs(runs)
     shown = show_table(compared)
-    assert "family=lstm × 2" in shown and "±" in shown and "floor: " in shown
+    assert "family=lstm × 2" in shown and "±" in shown and "baseline: " in shown
     for name in ("c.html", "c.svg", "c.png"):
         compared.save(str(tmp_path / name))
     page = (tmp_path / "c.html").read_text()

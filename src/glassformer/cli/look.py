@@ -49,7 +49,7 @@ def look(
     position: Annotated[
         int | None,
         typer.Option(
-            help="Where to take the likeliest logit apart; the last, or the first blank; negative: "
+            help="Position whose likeliest answer is taken apart; the last, or the first blank; negative: "
             "from the end.",
             show_default=False,
         ),

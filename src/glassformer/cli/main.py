@@ -135,7 +135,7 @@ def train(
         int | None, typer.Option(min=1, help="Train the finished run of --out so many steps longer.")
     ] = None,
     more_minutes: Annotated[
-        float | None, typer.Option(help="The same by time, as long as its steps took.")
+        float | None, typer.Option(help="The same by time: so many minutes longer.")
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -160,7 +160,7 @@ def train(
         refuse_no_run(folder)
     elif not resume:
         refuse_begun(folder)
-    from glassformer.evaluation.result import PLENTY, decimals
+    from glassformer.evaluation.verdict import verdict
     from glassformer.runs.compare import compare_runs, show_table
     from glassformer.runs.sweep import sweep_runs
     from glassformer.runs.train import train as train_run
@@ -190,15 +190,20 @@ def train(
     if json_:
         console.put_json({"run": str(run.path), **result})
         return
-    digits = decimals(result["valid"].get("tokens") or result["valid"].get("n") or PLENTY)
-    floor = "; ".join(f"{name} {value:.{digits}g}" for name, value in result["floor_scores"].items())
+    kind, score = find_task(run.config.task), result["score"]
+    stands = verdict(
+        (score["name"], score["value"], score["more_is_better"]),
+        result["floor_scores"],
+        result["valid"].get("interval"),
+        kind.advice,
+    )
     console.put(
         f"Validation: {result['summary']} (best at step {result['best_step']}).\n"
-        f"The floor, {result['score']['name']}: {floor}.\n"
+        f"{stands}{chr(10) if stands else ''}"
         f"Trained {result['parameters'] - result['frozen']:,} parameters on {result['tokens']:,} tokens in "
         f"{result['seconds']:.0f} s, {result['tokens_per_second']:,.0f} tokens/s.\n"
         f"Everything is in {run.path}: model.safetensors, metrics.jsonl, loss.png.\n"
-        f"{find_task(run.config.task).next_command(quote(str(run.path)), run.config)}"
+        f"{kind.next_command(quote(str(run.path)), run.config)}"
     )
 
 
@@ -225,9 +230,15 @@ def evaluate(
     target: Annotated[str | None, typer.Option(help="The other language of --data, line by line.")] = None,
     split: Annotated[str, typer.Option(help="valid or test (or train).")] = "valid",
     stride: Annotated[
-        int | None, typer.Option(help="How far the window moves on; the context if not given.")
+        int | None,
+        typer.Option(
+            help="Tokens by which the window moves on; smaller scores each token with more before it, and "
+            "takes longer. The context if not given."
+        ),
     ] = None,
-    beams: Annotated[int | None, typer.Option(min=1, help="Of the search, for translations; 4.")] = None,
+    beams: Annotated[
+        int | None, typer.Option(min=1, help="Translations searched side by side (beam search); 4.")
+    ] = None,
     errors: Annotated[bool, typer.Option("--errors", help="Also show where the model goes wrong.")] = False,
     pairs: Annotated[
         str | None, typer.Option(help="Score pairs of sentences (two columns, .tsv); `default`: our own.")
@@ -246,6 +257,7 @@ def evaluate(
     if pairs is not None:
         check_pairs(pairs)
     opened = open_run(run)
+    from glassformer.evaluation.verdict import verdict
     from glassformer.tasks.registry import find_task
 
     if pairs is not None:
@@ -266,20 +278,25 @@ def evaluate(
             split, data, target, stride=stride, beams=beams, progress=advance if slow else None, warn=warn
         )
     if data is None:
-        console.phase("Computing the floor")
+        console.phase("Measuring the baselines")
     baselines = opened.baselines(split) if data is None else {}
     floor = {name: baseline.score[1] for name, baseline in baselines.items()}
+    advice = find_task(opened.config.task).advice
+    stands = verdict(result.score, floor, getattr(result, "interval", None), advice)
     if errors:
         console.phase("Looking for mistakes")
     mistakes = opened.mistakes(split, data, target, stride=stride, beams=beams) if errors else None
     if json_:
         extra = {"errors": mistakes.as_dict()} if mistakes else {}
-        console.put_json({**result.as_dict(), **({"floor": floor} if floor else {}), **extra})
+        beside = {"floor": floor, "verdict": stands} if floor else {}
+        console.put_json({**result.as_dict(), **beside, **extra})
         return
     for name, value in result.table():
         console.put(f"{name:<14} {value}")
     for name, value in floor.items():
-        console.put(f"{'floor':<14} {value:.{result.digits}f} {result.score[0]}: {name}")
+        console.put(f"{'baseline':<14} {value:.{result.digits}f} {result.score[0]}: {name}")
+    if stands:
+        console.put(stands)
     if mistakes:
         console.put("\n" + mistakes.show())
 

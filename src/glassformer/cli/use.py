@@ -33,22 +33,30 @@ def generate(
     prompt: Annotated[str, typer.Argument(help="What to go on from; - reads standard input.")] = "",
     tokens: Annotated[int, typer.Option(min=1, help="Tokens to write at most.")] = 200,
     temperature: Annotated[
-        float | None, typer.Option(help="Below 1 safer, above 1 wilder; 0.8.", show_default=False)
+        float | None,
+        typer.Option(help="Below 1 safer, above 1 wilder; 0.8 if not given.", show_default=False),
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Choose among the K best.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Choose among the best that reach P together.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Draw among the K likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw among the likeliest tokens that together have probability P.")
+    ] = None,
     min_p: Annotated[
-        float | None, typer.Option(help="Choose among those at least P times as likely as the best.")
+        float | None, typer.Option(help="Draw among tokens at least P times as likely as the likeliest.")
     ] = None,
     repetition_penalty: Annotated[
         float | None,
         typer.Option(help="Above 1: what was said before becomes less likely.", show_default=False),
     ] = None,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Always the best.")] = False,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Always take the likeliest token.")] = False,
     stop: Annotated[
         list[str] | None, typer.Option(help="End before this text; repeatable; \\n is a new line.")
     ] = None,
-    beams: Annotated[int | None, typer.Option(min=1, help="Search for the likeliest text instead.")] = None,
+    beams: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Beam search for the likeliest text instead, this many beginnings at a time."
+        ),
+    ] = None,
     n: Annotated[int, typer.Option("--n", min=1, help="How many texts.")] = 1,
     seed: Annotated[
         int | None, typer.Option(help="For the same text again; --json says the one that was drawn.")
@@ -124,16 +132,30 @@ def _generate_by_beams(
 def translate(
     run: RunPath,
     text: Text = "-",
-    beams: Annotated[int, typer.Option(min=1, help="Beginnings that are kept; 1 is greedy.")] = 4,
-    penalty: Annotated[float, typer.Option(help="Of short texts: 0 none, 1 the mean per token.")] = 0.6,
+    beams: Annotated[
+        int,
+        typer.Option(min=1, help="Beam search: how many beginnings are followed; 1 takes the best token."),
+    ] = 4,
+    length_penalty: Annotated[
+        float | None,
+        typer.Option(
+            help="Keeps translations from being too short: 0 not at all, 1 much; 0.6.", show_default=False
+        ),
+    ] = None,
+    penalty: Annotated[float | None, typer.Option(hidden=True)] = None,
     json_: Json = False,
 ) -> None:
     """Translate a text, or each line of standard input."""
     check_task_of(run, ("translate",), "translate")
+    if penalty is not None:
+        console.note(
+            "Note: --penalty is called --length-penalty now; the old name goes with the next version."
+        )
+    favour = next((value for value in (length_penalty, penalty) if value is not None), 0.6)
     lines, opened = _lines(text), open_run(run)
     unseen = warn_unseen(opened, *lines)
     with console.working("translating", len(lines)) as advance:
-        translations = opened.translate(lines, beams=beams, length_penalty=penalty, progress=advance)
+        translations = opened.translate(lines, beams=beams, length_penalty=favour, progress=advance)
     if json_:
         pairs = [{"source": s, "target": t} for s, t in zip(lines, translations, strict=True)]
         console.put_json({"translations": pairs, "unseen": unseen})

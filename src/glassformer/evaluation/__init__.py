@@ -6,7 +6,7 @@
     bleu.py            of translations
     error_analysis.py  where a model goes wrong
     comparison.py      runs side by side: a table;  comparison_page.py their curves, and a page of both
-    budgets.py         whether they were trained alike
+    budgets.py         whether they were trained alike;  verdict.py whether a baseline is better
 
 Nothing here changes a model, and nothing knows where its runs lie.
 """

@@ -119,7 +119,7 @@ def baseline_rows(rows: Sequence[Row]) -> list[dict[str, str]]:
         score = row.score[0]
         for name, value in row.baselines.items():
             number = f"{value:.2f}" if score == "BLEU" else f"{value:.4f}"
-            cells[row.data, name, number] = {"run": f"floor: {name}", "data": row.data, score: number}
+            cells[row.data, name, number] = {"run": f"baseline: {name}", "data": row.data, score: number}
     return list(cells.values())
 
 

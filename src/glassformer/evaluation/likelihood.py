@@ -66,7 +66,7 @@ class Likelihood(Result):
             ("perplexity", f"{self.perplexity:.{digits - 1}f}"),
             ("bits per byte", f"{self.bits_per_byte:.{digits}f}{self._caution()}"),
             ("tokens, bytes", f"{self.tokens:,} predicted, {self.bytes:,} of text"),
-            ("window, stride", f"{self.window:,}, {self.stride:,} tokens"),
+            ("scored in", f"windows of {self.window:,} tokens, each {self.stride:,} further on (--stride)"),
         ]
 
     def _caution(self) -> str:

@@ -24,14 +24,15 @@ def verdict(
     name, value, more = score
     best = (max if more else min)(baselines, key=lambda b: baselines[b])
     other = baselines[best]
-    ours, theirs = _shown(name, value), _shown(name, other)
+    ours, theirs = (_shown(name, number) for number in (value, other))
+    unit = "" if name == "accuracy" else f" {name}"
     if interval is not None and interval[0] <= other <= interval[1]:
-        return f"About as good as the best baseline, {best}: {ours} against {theirs}."
+        return f"About as good as the best baseline, {best}: {ours} against {theirs}{unit}."
     if (value > other) if more else (value < other):
-        return f"Better than the best baseline, {best}: {ours} against {theirs}."
-    rest = f": {advice}" if advice else ""
-    return f"A baseline beats this model: {best}, {theirs} against {ours}{rest}."
+        return f"Better than the best baseline, {best}: {ours} against {theirs}{unit}."
+    rest = f". {advice[0].upper()}{advice[1:]}" if advice else ""
+    return f"A baseline beats this model, {best}: {theirs} against {ours}{unit}{rest}."
 
 
 def _shown(name: str, value: float) -> str:
-    return f"{value:.1%}" if name == "accuracy" else f"{value:.4g} {name}"
+    return f"{value:.1%}" if name == "accuracy" else f"{value:.4g}"

@@ -123,14 +123,17 @@ def _gradient(report: dict[str, Any]) -> str:
     if not gradient:
         return "No gradient: a text of one token has no next token to predict."
     own = "" if report["task"] in ("language", "translate") else " of its own answer"
-    rows = ["The gradient on its way down"]
+    rows = ["Backwards: the gradient, from the last layer down to the embedding"]
     if "layers" in gradient:
-        rows[0] += (
-            f", of the loss{own}, {gradient['loss']:.3f}: how long it is before each layer, and of that"
+        rows = [
+            f"Backwards: the gradient of the loss{own} ({gradient['loss']:.3f}), from the last layer down"
+        ]
+        rows.append(
+            "  its length before each layer: what came along the residual connection, what through the"
         )
-        rows.append("what came along the identity, and what through the layer")
+        rows.append("  layer (the two are vectors: they add up, their lengths need not)")
     for p in reversed(gradient.get("layers", [])):
-        ways = f"identity {p['identity']:10.3e}   through {p['through']:10.3e}"
+        ways = f"residual {p['identity']:10.3e}   layer {p['through']:10.3e}"
         rows.append(f"  {p['layer']:14} {p['before']:10.3e}   {ways}")
     for name, lengths in gradient["depth"].items():
         if lengths[-1]:

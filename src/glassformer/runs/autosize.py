@@ -28,6 +28,7 @@ TOKENS_PER_PARAMETER = 4
 MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned that generalises
 SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (12, 768)]  # layers, width
 HEAD_WIDTH = 32
+PATIENCE = 7  # of twelve evaluations, on examples: few of them to validate on make a noisy score
 ORDER = {"position", "attention", "window", "shift"}  # settings of how the order of tokens is known
 
 
@@ -116,7 +117,7 @@ def _for_examples(asked: Settings, data: Task, amount: ExampleAmount, machine: M
     affordable = max(50, int(minutes * 60 * 0.8 / seconds))
     steps = training.get("steps") or min(affordable, int(max(sizing.least_steps, sizing.epochs * n / batch)))
     epochs = steps * batch / n
-    rest: Settings = {"training": {"steps": steps, **_rhythm(steps, training)}}
+    rest: Settings = {"training": {"steps": steps, **_rhythm(steps, training), "patience": PATIENCE}}
     config = build(merge(rest, chosen, {"training": {"steps": steps}}))
     passes = f"{epochs:.1f} times through {n:,} examples"
     why = f"half of the examples have {int(np.median(lengths))} tokens or fewer, nearly all at most {longest}"

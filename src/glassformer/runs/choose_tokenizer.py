@@ -23,7 +23,7 @@ VOCABULARIES = [  # bytes of text below which a BPE vocabulary of so many entrie
     (40_000_000, 4096),
     (400_000_000, 16384),
 ]
-EXAMPLE_VOCABULARIES = [(80_000, 1000), (600_000, 2000), (6_000_000, 4000)]  # the same for examples
+EXAMPLE_VOCABULARIES = [(600_000, 2000), (6_000_000, 4000)]  # the same for examples
 CPU_VOCABULARY = 4096
 WORDS = {"kind": "word", "vocab": 20_000}
 CLEARLY = 1.5  # standard errors by which words must lead

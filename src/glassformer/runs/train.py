@@ -263,7 +263,7 @@ def _fit(
     run = Run(folder, device=str(device))
     display.phase("Measuring on the whole validation split")
     valid = task.evaluate(run.model, config, "valid")
-    display.phase("Computing the floor")
+    display.phase("Measuring the baselines")
     baselines = task.baselines("valid")
     name, value, more = valid.score
     result = {

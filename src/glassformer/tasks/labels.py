@@ -28,6 +28,7 @@ class LabelTask(ExamplesTask):
     """A label for a whole text, or for each word of it."""
 
     command = "classify"
+    advice = "more examples help most; or learn from plain text first (--task masked), then train with --init"
 
     def settings(self) -> Settings:
         if len(self.labels) < 2:
@@ -69,7 +70,7 @@ class LabelTask(ExamplesTask):
         if count >= MAJORITY * counts.total():
             lines.append(
                 f"Note: {count / counts.total():.1%} of the training labels are {label!r}: a model that "
-                "always says so is right as often. Compare the accuracy with that of `majority`, the floor."
+                "always says so is right as often. Compare the accuracy with that of the baseline `majority`."
             )
         return lines
 

@@ -91,6 +91,7 @@ class Task(ABC):
     command: ClassVar[str] = "eval"  # that uses a model of it
     writes: ClassVar[bool] = False  # whether a text can be gone on with
     asked: ClassVar[str] = ""  # about a word that refers to another (`question`); nothing: not looked for
+    advice: ClassVar[str] = "train it longer (train --out RUN --more-minutes 5)"  # when a baseline is better
     unknown_means: ClassVar[str] = (  # what is to be said of a measurement with unknown tokens
         "which says less than the text it stands for: "
         "bits per byte is not comparable with that of a lossless tokenizer"

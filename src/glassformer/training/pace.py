@@ -13,7 +13,7 @@ from glassformer.training.schedule import learning_rate_factor
 
 LEAST = 50  # steps below which no model is worth its time
 CHECKS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)  # shares of the plan after which it is looked at
-AFTER = 3.0  # seconds for what follows the last step besides one more evaluation: the floor, the plots
+AFTER = 3.0  # seconds for what follows the last step besides one more evaluation: the baselines, the plots
 
 
 @dataclass
