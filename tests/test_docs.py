@@ -30,7 +30,16 @@ EXECUTED = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("data", "generation", "looking-inside", "models", "questions", "tokenizer", "training")
+        for name in (
+            "assignment",
+            "data",
+            "generation",
+            "looking-inside",
+            "models",
+            "questions",
+            "tokenizer",
+            "training",
+        )
     ),
 ]
 
