@@ -86,7 +86,7 @@ def test_the_curves_of_runs_are_explained(runs: dict[str, gf.Run]) -> None:
     drawing = draw_losses(runs["language"].metrics, "language")
     assert drawing is not None
     assert_explained("loss", drawing)
-    beside = (runs["language"].path / "loss.txt").read_text(encoding="utf-8")
+    beside = (runs["language"].path / "loss.caption.txt").read_text(encoding="utf-8")
     assert beside.startswith("The training and validation loss of language, ")
 
 
@@ -109,7 +109,7 @@ def test_a_drawing_is_saved_with_its_caption_and_is_the_same_file_again(runs: di
     drawing = drawings(runs["language"].look("item 3").report())["attribution"]()
     folder = runs["language"].path.parent
     paths = drawing.save(folder / "who")
-    assert [path.name for path in paths] == ["who.svg", "who.png", "who.txt"]
+    assert [path.name for path in paths] == ["who.svg", "who.png", "who.caption.txt"]
     assert paths[2].read_text(encoding="utf-8") == f"{drawing.caption}\n"
     first = [path.read_bytes() for path in paths]
     assert first == [path.read_bytes() for path in drawing.save(folder / "who")]

@@ -29,6 +29,11 @@ from glassformer.core.wording import command_line_speaks, in_python
         ("as a whole: --data a.en --target b.de.", 'as a whole: data="a.en" target="b.de".'),
         ("Train one: glassformer train TEXT --out runs/x", 'Train one: gf.train("TEXT", out="runs/x")'),
         ("use glassformer classify runs/x", 'use gf.load("runs/x").classify(…)'),
+        ("go on: glassformer train --out 'a b' --resume", 'go on: gf.train(out="a b", resume=True)'),
+        ("glassformer train my.txt chooses the sizes", 'gf.train("my.txt") chooses the sizes'),
+        ("--text-column 2: no such column", 'settings={"data.text_column": 2}: no such column'),
+        ("glassformer plan --set a.b=4 --gpus 8", 'gf.plan(gpus=8, settings={"a.b": 4})'),
+        ("--more-steps N, --more-minutes M.", "more_steps=N, more_minutes=M."),
         ("this glassformer reads 1 to 2 of a-file--out", "this glassformer reads 1 to 2 of a-file--out"),
     ],
 )
@@ -43,9 +48,9 @@ def test_the_same_mistake_in_both_languages(text_file: Path, tmp_path: Path) -> 
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(gf.GlassformerError) as caught:
         gf.train(text_file, out=tmp_path)
-    assert "resume=True, choose another out=" in str(caught.value) and "--" not in str(caught.value)
+    assert "more_minutes=, choose another out=" in str(caught.value) and "--" not in str(caught.value)
     said = CliRunner().invoke(app, ["train", str(text_file), "--out", str(tmp_path)])
-    assert said.exit_code == 1 and "--resume, choose another --out" in said.stderr
+    assert said.exit_code == 1 and "--more-minutes, choose another --out" in said.stderr
     missing = CliRunner().invoke(app, ["eval", str(tmp_path / "nowhere")])
     assert "glassformer train TEXT --out" in missing.stderr
     with pytest.raises(gf.GlassformerError, match=r"gf\.train\("):

@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_columns_are_found(tmp_path: Path, columns: list[list[str]], header: str
 def test_columns_are_named_by_the_user(tmp_path: Path) -> None:
     other = ["x" if i % 2 else "y" for i in range(40)]
     path = table(tmp_path / "a.tsv", [other, IDS, TEXTS, LABELS], "first\tid\tfilm\twhat")
-    with pytest.raises(DataError, match=r"4 columns.*not clear.*--label-column.*1 first, 2 id, 3 film"):
+    with pytest.raises(DataError, match=r"4 columns.*not clear.*data.label_column.*1 first, 2 id, 3 film"):
         read_examples(path, "classify")
     for wish in (TableWish("film", "What"), TableWish("3", "4"), TableWish(label_column="what")):
         assert read_examples(path, "classify", None, wish) == EXPECTED
@@ -64,7 +65,7 @@ def test_columns_are_named_by_the_user(tmp_path: Path) -> None:
         (TEXTS[0], "y"),
         (TEXTS[1], "x"),
     ]
-    with pytest.raises(DataError, match=r"--label-column whatever: there is no such column"):
+    with pytest.raises(DataError, match="label_column.: .whatever.*there is no such column"):
         read_examples(path, "classify", None, TableWish(label_column="whatever"))
     with pytest.raises(DataError, match="cannot be both"):
         read_examples(path, "classify", None, TableWish("film", "film"))
@@ -106,7 +107,7 @@ def test_a_table_says_what_it_is_for(tmp_path: Path) -> None:
     for path in (labelled, pairs):
         gather_asked(path, None, None, None, None, say=said.append)
     assert "taken for texts with labels (--task classify); for plain text say --task language" in said[0]
-    assert "read as plain text; for its labels say --task classify" in said[1]
+    assert "read as plain text; for labels say --task classify" in said[1]
     gather_asked(labelled, "language", None, None, None, say=said.append)
     assert len(said) == 2
     assert gather_asked(pairs, None, None, None, {"data.label_column": 2})["task"] == "classify"
@@ -125,3 +126,17 @@ def test_of_few_examples_some_are_held_out(tmp_path: Path) -> None:
     splits, _ = divide_examples(none, 0.05, 0.0)
     assert len(splits["valid"]) == 1 and len(splits["train"]) == 13
     assert not divide_examples(none[:8], 0.05, 0.0)[0]["valid"]
+
+
+@pytest.mark.parametrize(
+    ("row", "columns"), [(["hello there you", "1"], ("1", "2")), (["2", "hello there you"], ("2", "1"))]
+)
+def test_a_number_is_a_place_also_where_the_first_line_holds_it(row: list[str], columns: Any) -> None:
+    found = find_columns("t", [row, *([*row] for _ in range(20))], "classify", TableWish(*columns))
+    assert (found.first, found.second) == tuple(int(c) - 1 for c in columns) and not found.header
+
+
+def test_a_label_that_is_called_like_a_column_is_no_header() -> None:
+    rows = [[f"a great product number {i}", ("comment", "question")[i % 2]] for i in range(40)]
+    found = find_columns("t", rows, "classify")
+    assert (found.first, found.second, found.header) == (0, 1, False)

@@ -20,6 +20,7 @@ from glassformer.data.newlines import UnifiedStream, Unifier, unified, unified_b
 from glassformer.data.shards import open_shards, tokenize
 from glassformer.data.sources import Corpus
 from glassformer.data.tables import read_examples
+from glassformer.data.text_files import PIECE, read_facts
 from glassformer.tokenizers.load import Byte
 from tests.data.record_files import write_records
 
@@ -144,3 +145,15 @@ def test_a_run_made_before_keeps_its_line_ends(runs: dict[str, gf.Run]) -> None:
     again = gf.load(run.path)
     assert again.evaluate() == run.evaluate()
     assert gf.train(out=run.path, resume=True).data == run.data
+
+
+def test_a_file_is_known_by_all_of_it_also_where_line_ends_make_it_smaller(tmp_path: Path) -> None:
+    """Above the size of a block as it lies there, below it as it is read."""
+    line = "0123456789\n"
+    text = line * (PIECE // len(line) - 1)
+    assert len(text) <= PIECE < len(text.replace("\n", "\r\n"))
+    for name, end in (("lf", "\n"), ("crlf", "\r\n")):
+        for last in ("one", "two"):
+            (tmp_path / f"{name}-{last}").write_bytes((text + last).replace("\n", end).encode())
+    facts = {p.name: read_facts(p, p.name) for p in tmp_path.iterdir()}
+    assert facts["crlf-one"].content != facts["crlf-two"].content or not facts["crlf-one"].content

@@ -15,3 +15,9 @@ def test_a_baseline_within_the_interval_is_neither_better_nor_worse() -> None:
     said = verdict(("accuracy", 0.79, True), {"bag of words": 0.80}, (0.75, 0.83))
     assert said == "About as good as the best baseline, bag of words: 79.0% against 80.0%."
     assert verdict(("accuracy", 0.79, True), {}) == ""
+
+
+def test_a_tie_is_no_defeat_and_what_is_no_number_is_said() -> None:
+    assert verdict(("BLEU", 0.0, True), {"the source itself": 0.0}).startswith("About as good")
+    assert "no bits per byte" in verdict(("bits per byte", float("nan"), False), {"5-gram": 1.7})
+    assert verdict(("bits per byte", 1.0, False), {"5-gram": float("nan")}) == ""

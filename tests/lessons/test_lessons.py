@@ -223,7 +223,7 @@ def test_lessons_about_models_take_a_run(name: str, run: gf.Run, tmp_path: Path)
     report = json.loads(done.stdout)
     assert report["rows"] and report["answer"] and (tmp_path / f"{name}.png").stat().st_size > 5000
     assert "nan" not in done.stdout.lower()
-    assert (tmp_path / f"{name}.txt").read_text().endswith(".\n")
+    assert (tmp_path / f"{name}.caption.txt").read_text().endswith(".\n")
 
 
 @pytest.mark.parametrize("name", ["scale", "masks", "kernel", "explosion", "collapse", "positions"])

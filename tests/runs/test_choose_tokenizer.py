@@ -113,3 +113,19 @@ def test_what_is_learned_with_follows_the_task_and_gives_way_to_the_user(tmp_pat
     words = [(f"{a} {b}", a) for a in LETTERS[:9] for b in LETTERS]
     wide = resolved("classify", words, tmp_path, **{"model.width": 96, "model.family": "gru"}).model
     assert (wide.width, wide.family, wide.pooling) == (96, "gru", "attention")
+
+
+def test_a_script_without_blanks_is_no_spelling(tmp_path: Path) -> None:
+    draw = random.Random(2)
+    signs = [chr(0x4E00 + i) for i in range(800)]
+    chinese = [(f"a line of words {i}", "".join(draw.choices(signs, k=9))) for i in range(300)]
+    kind, source = opened("translate", tmp_path, chinese)
+    assert choose_for_examples(kind, source, 20_000)[0]["kind"] == "bpe"
+
+
+def test_a_handful_of_rows_and_rows_sorted_by_label_are_cut_too(tmp_path: Path) -> None:
+    kind, source = opened("classify", tmp_path, [("one word", "a"), ("two words", "b")] * 2)
+    assert choose_for_examples(kind, source, 40)[0]["kind"] == "bpe"
+    by_label = sorted(rows(by_word=True) * 3, key=lambda row: row[1])
+    kind, source = opened("classify", tmp_path, by_label)
+    assert choose_for_examples(kind, source, 90_000)[0]["kind"] == "word"

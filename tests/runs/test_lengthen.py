@@ -98,7 +98,7 @@ def test_an_extension_learns_and_is_written_down(text_file: Path, tmp_path: Path
     # What it was begun with may be said again.
     again = gf.train(text_file, out=tmp_path / "run", settings={**SMALL, "training.steps": 40}, resume=True)
     assert again.result["steps"] == run.result["steps"]
-    with pytest.raises(UsageError, match=r"make this one longer: --more-steps"):
+    with pytest.raises(UsageError, match=r"make this one longer: more_steps"):
         gf.train(out=tmp_path / "run", settings={"training.steps": 999}, resume=True)
 
 
@@ -116,7 +116,7 @@ def test_killed_in_the_middle_it_resumes_to_the_same_bits(text_file: Path, tmp_p
         time.sleep(0.005)
     os.kill(child, signal.SIGKILL)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    with pytest.raises(RunError, match=r"not finished: it stopped at step \d+ of 130.*--resume"):
+    with pytest.raises(RunError, match=r"not finished: it stopped at step \d+ of 130.*resume=True"):
         gf.train(out=tmp_path / "killed", more_steps=120)
     gf.train(out=tmp_path / "killed", resume=True)
     assert same(tmp_path / "whole", tmp_path / "killed")
@@ -137,6 +137,36 @@ def test_one_that_stopped_early_gets_new_patience(text_file: Path, tmp_path: Pat
     assert any("had stopped early" in note for note in shown.notes)
     assert stopped + 2 <= run.result["steps"] < stopped + 20  # and patience ended it again
     assert run.config.training.extended == {stopped: 30}
+
+
+def test_one_that_stopped_early_and_was_made_longer_is_not_made_longer_twice(
+    text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A break before the first new checkpoint leaves the old one, at which patience had ended."""
+    hopeless = {
+        "training.lr": 1e-9,
+        "training.muon_lr": 1e-9,
+        "training.patience": 2,
+        "training.eval_every": 2,
+    }
+    text = shutil.copy(text_file, tmp_path / "text.txt")
+    gf.train(text, out=tmp_path / "run", settings={**SMALL, **hopeless, "training.steps": 30})
+
+    def broken(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("glassformer.runs.train._go_on", broken)
+        with pytest.raises(KeyboardInterrupt):
+            gf.train(out=tmp_path / "run", more_steps=20)
+    with pytest.raises(RunError, match="not finished"):
+        gf.train(out=tmp_path / "run", more_steps=20)
+    assert gf.train(out=tmp_path / "run", resume=True).result["steps"] > 6
+    before = (tmp_path / "run" / "config.yaml").read_bytes()
+    text.unlink()
+    with pytest.raises(gf.GlassformerError):
+        gf.train(out=tmp_path / "run", more_steps=20)
+    assert (tmp_path / "run" / "config.yaml").read_bytes() == before, "nothing is changed for nothing"
 
 
 def test_a_kill_between_seal_and_settings_leaves_a_run_that_opens(text_file: Path, tmp_path: Path) -> None:

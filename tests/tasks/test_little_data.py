@@ -30,7 +30,7 @@ def test_numbers_on_a_scale_and_too_many_labels_are_named() -> None:
     assert "100 different numbers" in line and "regression" in line
     (line,) = classifier([f"name {i % 200}" for i in range(505)]).report()
     assert "200 labels for 500 training examples, 2.5 for each" in line
-    with pytest.raises(DataError, match=r"500 different labels, none of them twice.*--label-column"):
+    with pytest.raises(DataError, match=r"500 different labels, none of them twice.*data.label_column"):
         classifier([str(i / 7) for i in range(500)]).settings()
     assert classifier([str(i % 5) for i in range(500)]).report() == []  # stars are classes
 
@@ -81,7 +81,7 @@ def test_three_kilobytes_are_trained_on_and_called_so(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("too little\n" * 12, r"127 tokens to train on, and at least 256 are needed.*Give more text"),
-        ("a b c d e f " * 30 + "\n" + "x" * 8, r"nothing was left to validate on.*data\.valid=0\.2"),
+        ("a b c d e f " * 30 + "\n" + "x" * 8, r"nothing was left to validate on.*data\.valid.: 0\.2"),
     ],
 )
 def test_too_little_says_what_is_needed(tmp_path: Path, text: str, message: str) -> None:

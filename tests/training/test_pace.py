@@ -47,3 +47,26 @@ def test_a_run_held_to_its_time_ends_there_and_resumes_to_the_same_bits(
     assert gf.train(out=tmp_path / "run", resume=True).result["steps"] == steps
     again = tmp_path / "run" / "checkpoints" / f"step-{steps:08d}" / "model.safetensors"
     assert again.read_bytes() == last
+
+
+@pytest.mark.long
+def test_two_processes_agree_on_a_shorter_plan(text_file: Path, tmp_path: Path) -> None:
+    settings = {"model.layers": 1, "model.width": 64, "model.context": 64, "training.minutes": 0.15}
+    settings |= {"training.batch": 8, "training.compile": "off", "training.processes": 2}
+    run = gf.train(text_file, out=tmp_path / "run", settings=settings)
+    steps = run.result["steps"]
+    assert run.config.training.steps == steps
+    assert [r["step"] for r in run.metrics if r["split"] == "train"][-1] == steps
+
+
+def test_a_recipe_held_to_its_time_is_resumed_by_the_same_command(
+    text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace_module, "LEAST", 1)
+    recipe = tmp_path / "own.yaml"
+    model = "model: {layers: 1, width: 16, heads: 2, context: 16}"
+    recipe.write_text(f"{model}\ntraining: {{steps: 400, batch: 4, compile: 'off', eval_every: 40}}\n")
+    options = {"recipe": str(recipe), "out": tmp_path / "run", "settings": {"training.minutes": 0.02}}
+    steps = gf.train(text_file, **options).result["steps"]
+    assert steps < 400
+    assert gf.train(text_file, **options, resume=True).result["steps"] == steps

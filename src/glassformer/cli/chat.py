@@ -11,7 +11,7 @@ import typer
 
 from glassformer.cli import console
 from glassformer.cli.answers import put_filled, put_written
-from glassformer.cli.opening import RunPath, open_run
+from glassformer.cli.opening import RunPath, open_run, warn_unseen
 from glassformer.core.errors import GlassformerError, UsageError, closest
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Wishes:
     top_p: float | None = None
     seed: int | None = None
     probs: bool = False
+    drawn: int | None = None  # the seed of the last answer
 
     def set(self, name: str, value: str) -> None:
         """Take a value as it was typed; the old one stays when it cannot be."""
@@ -95,6 +96,7 @@ def chat(
         for line in _typed(person):
             try:
                 if not line.startswith("/"):
+                    warn_unseen(opened, line)
                     answer(line, wishes)
                 elif _obey(line, wishes) is False:
                     return
@@ -157,7 +159,8 @@ def _obey(line: str, wishes: Wishes) -> bool:
         if value:
             wishes.set(name, value)
         shown = getattr(wishes, name)
-        last = f"; the last answer's was {_last_seed[-1]}" if name == "seed" and _last_seed else ""
+        drawn = wishes.drawn if name == "seed" else None
+        last = "" if drawn is None else f"; the last answer's was {drawn}"
         console.note(f"{word} is {'not set' if shown is None else shown}{last}.")
     else:
         known = ["probs", "temperature", "tokens", "top-k", "top-p", "seed", "help", "quit"]
@@ -165,7 +168,6 @@ def _obey(line: str, wishes: Wishes) -> bool:
     return True
 
 
-_last_seed: list[int] = []
 Answer = Callable[[str, Wishes], None]
 
 
@@ -179,8 +181,7 @@ def _goes_on(run: "Run") -> Answer:
         prompt = line or written
         sampler = Watched(wishes.temperature, wishes.top_k, wishes.top_p, None, wishes.seed).with_seed()
         assert isinstance(sampler, Watched)
-        if sampler.seed is not None:
-            _last_seed[:] = [sampler.seed]
+        wishes.drawn = sampler.seed
         written = prompt
         console.put(line, end="")
         try:

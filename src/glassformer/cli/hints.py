@@ -22,7 +22,8 @@ OPTIONS: dict[str, dict[str, str]] = {  # by command: what is said elsewhere, an
         **dict.fromkeys(("output", "output-dir", "o", "dir", "run", "name", "save"), "--out"),
         **dict.fromkeys(("checkpoint", "load", "from", "pretrained"), "--init"),
         **dict.fromkeys(("config", "preset"), "--recipe"),
-        **dict.fromkeys(("continue", "resume-from"), "--resume"),
+        "continue": "--resume",
+        "resume-from": "--out RUN --resume",
     },
     "translate": dict.fromkeys(("beam", "num-beams", "beam-size"), "--beams"),
     "eval": {"test": "--split test", "valid": "--split valid", "beam": "--beams"},
@@ -115,7 +116,9 @@ def _of_sources(words: list[str]) -> str:
 def swapped(path: str) -> str:
     """What to say of a word that is no run where a later word of the command is one; else nothing."""
     words = sys.argv[1:]
-    other = next((w for w in words if w != path and not w.startswith("-") and is_run(Path(w))), None)
+    if any(word.startswith("-") for word in words[1:]):
+        return ""  # a word behind a flag is the flag's
+    other = next((w for w in words if w != path and is_run(Path(w))), None)
     if other is None or path not in words:
         return ""
     i, j = words.index(path), words.index(other)

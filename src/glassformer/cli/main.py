@@ -195,7 +195,7 @@ def train(
         (score["name"], score["value"], score["more_is_better"]),
         result["floor_scores"],
         result["valid"].get("interval"),
-        kind.advice,
+        kind.advice(run.config),
     )
     console.put(
         f"Validation: {result['summary']} (best at step {result['best_step']}).\n"
@@ -281,7 +281,7 @@ def evaluate(
         console.phase("Measuring the baselines")
     baselines = opened.baselines(split) if data is None else {}
     floor = {name: baseline.score[1] for name, baseline in baselines.items()}
-    advice = find_task(opened.config.task).advice
+    advice = find_task(opened.config.task).advice(opened.config)
     stands = verdict(result.score, floor, getattr(result, "interval", None), advice)
     if errors:
         console.phase("Looking for mistakes")
@@ -326,7 +326,9 @@ def compare(
     finished = [run for run in opened if run.is_finished]
     for run in opened if finished else ():
         if not run.is_finished:
-            console.note(f"Left out: {run.path} is not finished. Go on with it: {run.go_on_command}")
+            made = "was not trained here" if run.data.get("imported") else "is not finished"
+            rest = "" if run.data.get("imported") else f" Go on with it: {run.go_on_command}"
+            console.note(f"Left out: {run.path} {made}.{rest}")
     console.phase("Comparing")
     rows = compare_runs(finished or opened)
     if html:

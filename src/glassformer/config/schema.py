@@ -159,7 +159,7 @@ def meant_setting(name: str) -> str | None:
     own = [
         f"{s}.{name}" for s in ("model", "training", "tokenizer", "data") if name in SECTIONS[s].model_fields
     ]
-    return OTHER_NAMES.get(name) or next(iter(own), None)
+    return next(iter(own), None) or OTHER_NAMES.get(name)
 
 
 def build(settings: Settings, where: str = "settings") -> Config:

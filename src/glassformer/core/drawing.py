@@ -1,6 +1,6 @@
 """A picture for a report: a figure, and the sentence that says what it shows, which lies beside it as text.
 
-Every plot of the package is one of these: saved, it is NAME.svg, NAME.png and NAME.txt.
+Every plot of the package is one of these: saved, it is NAME.svg, NAME.png and NAME.caption.txt.
 """
 
 import io
@@ -25,12 +25,12 @@ class Drawing:
     def save(
         self, stem: Path, kinds: Sequence[str] = ("svg", "png"), dpi: int = 150, tight: bool = True
     ) -> list[Path]:
-        """Write NAME.svg, NAME.png and NAME.txt; `tight`: without the margins."""
+        """Write NAME.svg, NAME.png and NAME.caption.txt; `tight`: without the margins."""
         paths = [stem.with_name(f"{stem.name}.{kind}") for kind in kinds]
         for path in paths:
             with replacing(path) as temporary:
                 temporary.write_bytes(self.render(path.suffix[1:], dpi, tight))
-        text = stem.with_name(f"{stem.name}.txt")
+        text = stem.with_name(f"{stem.name}.caption.txt")
         write_atomically(text, f"{printable(self.caption)}\n")
         return [*paths, text]
 

@@ -12,20 +12,30 @@ from contextlib import contextmanager
 _speaker = ["python"]  # who is spoken to; the command line puts itself on top
 
 SWITCHES = ("--resume", "--maps", "--errors", "--greedy", "--json")
-NAMES = {"--sweep": "grid", "--set": "settings", "--penalty": "length_penalty", "--top": "k"}
+NAMES = {"--sweep": "grid", "--set": "settings", "--top": "k"}
+SETTINGS = {"--text-column": "data.text_column", "--label-column": "data.label_column"}  # only settings there
 METHODS = {"generate", "translate", "classify", "fill", "look"}  # of a run
 WORDS = {
     "--task": "language|masked|classify|tag|translate",
     "--gpu": r"[\w-]+",
 }  # values that look like prose
 # A value, where one follows: a path, a number, an assignment, a placeholder; prose goes on after a flag too.
-VALUE = r"[^\s,;:()]*[/\d=…][^\s,;:()]*?(?=[.,;:)]*(?:\s|$))|\w[\w-]*\.[a-z]{1,5}\b|[A-Z]{2,}\b"
+VALUE = (
+    r"'[^']*'|[^\s,;:()]*[/\d=…][^\s,;:()]*?(?=[.,;:)]*(?:\s|$))|\w[\w-]*\.[a-z]{1,5}\b|[A-Z]+(?:\.[A-Z]+)?\b"
+)
 _SETTINGS = re.compile(r"--set ([\w.]+)=(\S+?)(?=[.,;:)]*(?:\s|$))")
 _SEVERAL = re.compile(r"(settings=\{[^{}]*)\} settings=\{")
 _FLAG = re.compile(r"(?<![\w-])(--[a-z][a-z-]+)\b")
-_COMMAND = re.compile(
-    r"(?<![\w/`.-])glassformer (tokenizer train|[a-z]+)((?: (?:\"[^\"]*\"|[^\s;]+))*)$", re.M
+# What may stand in a command: a text in quotes, a flag with its value, a path, a placeholder; prose ends it.
+_ARGUMENT = "|".join(
+    (
+        r"\"[^\"]*\"|'[^']*'",
+        r"--[a-z-]+ (?:\"[^\"]*\"|'[^']*'|(?!-)[^\s;]+)|--[a-z-]+",
+        r"[A-Z]{2,}\b|…|-(?=\s|$)",
+        r"[^\s;,]*[/\d=][^\s;,]*|\w[\w-]*\.[a-z]{1,5}\b",
+    )
 )
+_COMMAND = re.compile(rf"(?<![\w/`.-])glassformer (tokenizer train|[a-z]+)((?: (?:{_ARGUMENT}))*)")
 
 
 @contextmanager
@@ -65,6 +75,9 @@ def _keyword(flag: str, rest: str) -> tuple[str, int]:
     if flag in SWITCHES:
         return f"{_name(flag)}=True", 0
     value = re.match(f" ({WORDS.get(flag, VALUE)})", rest)
+    if flag in SETTINGS:
+        given = _literal(value[1]) if value else "…"
+        return f'settings={{"{SETTINGS[flag]}": {given}}}', value.end() if value else 0
     if value is None:
         return f"{_name(flag)}=", 0
     if flag == "--sweep":
@@ -80,7 +93,8 @@ def _name(flag: str) -> str:
 
 def _literal(value: str) -> str:
     """As Python writes it: numbers and what stands for something bare, all else in quotes."""
-    if re.fullmatch(r"-?[\d.]+(?:e-?\d+)?|…|N", value):
+    value = value.strip("'")
+    if re.fullmatch(r"-?[\d.]+(?:e-?\d+)?|…|[A-Z]", value):
         return value
     if value.lower() in ("true", "false"):
         return value.capitalize()
@@ -89,25 +103,33 @@ def _literal(value: str) -> str:
 
 def _call(match: re.Match[str]) -> str:
     """`glassformer train TEXT --out runs/mine` as `gf.train("TEXT", out="runs/mine")`."""
-    command, words = match[1], re.findall(r"\"[^\"]*\"|\S+", match[2])
+    command, words = match[1], re.findall(r"\"[^\"]*\"|'[^']*'|\S+", match[2])
     stop = "." if words and words[-1].endswith(".") and len(words[-1]) > 1 else ""
     if stop:
         words[-1] = words[-1].removesuffix(".")
     arguments: list[str] = []
+    settings: list[str] = []
     while words:
-        word = words.pop(0).strip('"')
+        word = words.pop(0).strip("\"'")
         if not word.startswith("--"):
             arguments.append(f'"{word}"')
         elif word in SWITCHES or not words or words[0].startswith("--"):
             arguments.append(f"{_name(word)}=True")
         else:
-            arguments.append(f"{_name(word)}={_literal(words.pop(0).strip(chr(34)))}")
+            value = words.pop(0).strip("\"'")
+            if word == "--set":
+                key, _, setting = value.partition("=")
+                settings.append(f'"{key}": {_literal(setting)}')
+            else:
+                arguments.append(f"{_name(word)}={_literal(value)}")
+    if settings:
+        arguments.append(f"settings={{{', '.join(settings)}}}")
     if command == "tokenizer train":
         path = next((a.partition("=")[2] for a in arguments if a.startswith("out=")), '"tokenizer.json"')
         return f"gf.BPE.train(texts, vocab=1024).save({path}){stop}"
     if command in METHODS:
         run, *rest = arguments or ['"RUN"']
         return f"gf.load({run}).{command}({', '.join(rest) or '…'}){stop}"
-    if command in ("train", "compare"):
+    if command in ("train", "compare", "plan"):
         return f"gf.{command}({', '.join(arguments)}){stop}"
     return match[0]

@@ -21,6 +21,7 @@ COLUMN_NAMES = {  # what the two columns may be called
 }
 FLAGS = ("--text-column", "--label-column")
 FEW_ROWS = 8  # of so few nothing can be told about a first line
+TITLE = 40  # characters of a column's title at most
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,13 @@ def find_columns(where: str, table: Sequence[list[str]], task: str, wish: TableW
     names = [cell.lower() for cell in first_line]
     said = (wish.text_column, wish.label_column) if task == "classify" else (None, None)
     asked = [_asked(where, first_line, names, wanted, flag) for wanted, flag in zip(said, FLAGS, strict=True)]
+    titles = _titles(table, names) if task == "classify" else names
     known = [
-        place if place is not None else next((i for i, n in enumerate(names) if n in candidates), None)
+        place if place is not None else next((i for i, n in enumerate(titles) if n in candidates), None)
         for place, candidates in zip(asked, COLUMN_NAMES[task], strict=True)
     ]
     named = [
-        place is not None and (asked[i] is None or str(said[i]).lower() in names)
+        place is not None and (asked[i] is None or not str(said[i]).isdecimal())
         for i, place in enumerate(known)
     ]
     input_name, answer_name = (candidates[0] for candidates in COLUMN_NAMES[task])
@@ -90,16 +92,24 @@ def find_columns(where: str, table: Sequence[list[str]], task: str, wish: TableW
     return Columns(first, second, header, sure, note)
 
 
+def _titles(table: Sequence[list[str]], names: list[str]) -> list[str]:
+    """What of a first line may be a title: all of it is short, and none of it comes again below."""
+    if any(len(name) > TITLE for name in names):
+        return []
+    again = [{row[i].strip().lower() for row in table[1:] if len(row) > i} for i in range(len(names))]
+    return ["" if name in below else name for name, below in zip(names, again, strict=True)]
+
+
 def _asked(where: str, header: list[str], names: list[str], wanted: str | None, flag: str) -> int | None:
     """The place of a column that the user named."""
     if wanted is None:
         return None
-    if wanted.lower() in names:
-        return names.index(wanted.lower())
     if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
         return int(wanted) - 1
+    if wanted.lower() in names:
+        return names.index(wanted.lower())
     there = ", ".join(f"{i} {cell[:30]}" for i, cell in enumerate(header, start=1))
-    raise DataError(f"{where}: {flag} {wanted}: there is no such column. Its first line has: {there}.")
+    raise DataError(f"{where}: {flag} '{wanted}': there is no such column. Its first line has: {there}.")
 
 
 def _by_place(where: str, names: list[str], task: str, known: list[int | None]) -> Columns:

@@ -27,6 +27,10 @@ class Mix(Corpus):
             share = None if limit is None else int(limit * weight / sum(self.weights))
             yield from source.texts(split, share)
 
+    @property
+    def is_remote(self) -> bool:
+        return any(source.is_remote for source in self.sources)
+
     def settings(self) -> dict[str, float]:
         """{source: weight}, with paths that are found again from any folder."""
         names = [str(source.path) if source.path else source.name for source in self.sources]

@@ -146,7 +146,7 @@ def read_facts(path: Path, name: str, newlines: Newlines = "normalise") -> TextF
     hasher, content = hashlib.sha256(), hashlib.sha256()
     after_mark: Any = None
     decoder = codecs.getincrementaldecoder("utf-8")()
-    size = start = 0
+    size = start = blocks = 0
     try:
         with open_packed(path) as file:
             whole = iter(lambda: file.read(PIECE), b"")
@@ -169,6 +169,7 @@ def read_facts(path: Path, name: str, newlines: Newlines = "normalise") -> TextF
                 if size == 0:
                     content.update(normal_form(text))
                 size += len(block)
+                blocks += 1
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
         raise NotTextError(
@@ -183,7 +184,7 @@ def read_facts(path: Path, name: str, newlines: Newlines = "normalise") -> TextF
     if size == start:
         raise NotTextError(f"{name} is empty: expected UTF-8 text.", "empty")
     text_digest = hasher if after_mark is None else after_mark
-    known = content.digest()[:DIGEST] if size <= PIECE else b""
+    known = content.digest()[:DIGEST] if blocks == 1 else b""
     streamed = is_packed(path) or unifier.found
     place = StreamedText(path, size, unifier.found) if streamed else path
     return TextFacts(hasher.hexdigest(), text_digest.hexdigest(), known, start, size, place)

@@ -5,6 +5,7 @@ trained it should hear that. Where a score has an interval, a baseline inside it
 """
 
 from collections.abc import Mapping
+from math import isfinite
 
 Interval = tuple[float, float] | None
 
@@ -19,6 +20,7 @@ def verdict(
 
     `advice` is what to do about a model that is behind. Without baselines there is nothing to say.
     """
+    baselines = {b: number for b, number in baselines.items() if isfinite(number)}
     if not baselines:
         return ""
     name, value, more = score
@@ -26,7 +28,9 @@ def verdict(
     other = baselines[best]
     ours, theirs = (_shown(name, number) for number in (value, other))
     unit = "" if name == "accuracy" else f" {name}"
-    if interval is not None and interval[0] <= other <= interval[1]:
+    if not isfinite(value):
+        return f"This model has no {name} to compare with the best baseline, {best}: {theirs}{unit}."
+    if ours == theirs or (interval is not None and interval[0] <= other <= interval[1]):
         return f"About as good as the best baseline, {best}: {ours} against {theirs}{unit}."
     if (value > other) if more else (value < other):
         return f"Better than the best baseline, {best}: {ours} against {theirs}{unit}."

@@ -94,8 +94,8 @@ def _assumed(source: str, task: str) -> str:
             "--task language."
         )
     return (
-        f"Note: {source} is read as plain text; for its labels say --task classify, and if need be "
-        "--text-column and --label-column."
+        f"Note: {source} is read as plain text; for labels say --task classify (and if need be --text-column "
+        "and --label-column), for pairs --task translate."
     )
 
 

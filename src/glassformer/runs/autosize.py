@@ -25,6 +25,7 @@ from glassformer.tasks.task import ExampleAmount, Sizing, Task, TextAmount
 
 MINUTES = 4.0  # what a run is planned for when nothing is said
 TOKENS_PER_PARAMETER = 4
+TRAINING_SHARE, EXAMPLE_SHARE = 0.85, 0.8  # of a run's time; the rest is evaluating and saving
 MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned that generalises
 SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (12, 768)]  # layers, width
 HEAD_WIDTH = 32
@@ -78,7 +79,7 @@ def _for_text(asked: Settings, data: Task, amount: TextAmount, machine: Machine)
         batch = _divisible(batch, training, machine.processes)
     chosen = merge({"training": {"batch": batch}}, chosen)
     seconds = machine.seconds_per_step(build(chosen))
-    affordable = max(50, int(minutes * 60 * 0.85 / seconds))  # the rest is evaluating and saving
+    affordable = max(50, int(minutes * 60 * TRAINING_SHARE / seconds))
     useful = max(50, MOST_EPOCHS * tokens // (batch * context))
     steps = training.get("steps") or min(affordable, useful)
     epochs = steps * batch * context / tokens
@@ -114,7 +115,7 @@ def _for_examples(asked: Settings, data: Task, amount: ExampleAmount, machine: M
     chosen = merge(chosen, asked)
     batch = chosen["training"]["batch"]
     seconds = machine.seconds_per_step(build(chosen))
-    affordable = max(50, int(minutes * 60 * 0.8 / seconds))
+    affordable = max(50, int(minutes * 60 * EXAMPLE_SHARE / seconds))
     steps = training.get("steps") or min(affordable, int(max(sizing.least_steps, sizing.epochs * n / batch)))
     epochs = steps * batch / n
     rest: Settings = {"training": {"steps": steps, **_rhythm(steps, training), "patience": PATIENCE}}

@@ -27,6 +27,7 @@ EXAMPLE_VOCABULARIES = [(600_000, 2000), (6_000_000, 4000)]  # the same for exam
 CPU_VOCABULARY = 4096
 WORDS = {"kind": "word", "vocab": 20_000}
 CLEARLY = 1.5  # standard errors by which words must lead
+FEW = 60  # texts below which nothing can be told
 
 Chosen = tuple[dict[str, Any], str]  # settings, and why
 
@@ -68,10 +69,13 @@ def choose_for_examples(task: type[ExamplesTask], source: Any, size: int, kind: 
 def _words_or(pieces: Chosen, task: type[ClassifyTask], source: Any) -> Chosen:
     """Words, if a bag of them labels held-out training examples clearly better than a bag of the pieces."""
     shares: dict[str, float] = {}
-    texts = list(task.texts(source))
+    texts, error = list(task.texts(source)), 0.0
+    if len(texts) < FEW:
+        return pieces
     for settings in (WORDS, pieces[0]):
         tokenizer = train_tokenizer(settings["kind"], texts, settings["vocab"], specials=task.specials)
-        shares[settings["kind"]], error = task.bag_accuracy(source, tokenizer)
+        shares[settings["kind"]], wavers = task.bag_accuracy(source, tokenizer)
+        error = max(error, wavers)
     if shares["word"] - shares["bpe"] <= CLEARLY * error:
         return pieces
     figures = f"{shares['word']:.0%} of held-out examples, a bag of BPE pieces {shares['bpe']:.0%}"

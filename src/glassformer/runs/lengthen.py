@@ -13,14 +13,13 @@ from glassformer.config.saved import save_config, sealed_settings
 from glassformer.config.schema import Config, build
 from glassformer.core.errors import RunError
 from glassformer.runs.asked import More
+from glassformer.runs.autosize import TRAINING_SHARE
 from glassformer.training.checkpoint.read import read_progress
 from glassformer.training.checkpoint.run_seal import find_seal, reseal_settings
 from glassformer.training.checkpoint.snapshot import Progress
 from glassformer.training.checkpoint.write import latest_checkpoint
 from glassformer.training.display import Display
 from glassformer.training.schedule import decays
-
-TRAINING_SHARE = 0.85  # of a run's time; the rest is evaluating and saving
 
 
 def lengthen(folder: Path, config: Config, more: More, display: Display) -> None:
@@ -38,6 +37,7 @@ def lengthen(folder: Path, config: Config, more: More, display: Display) -> None
         )
     training, progress = config.training, read_progress(checkpoint)
     impatient = bool(training.patience) and progress.since_best >= training.patience
+    impatient = impatient and progress.step not in training.extended  # then it was told to go on already
     if progress.step < training.steps and not impatient:
         raise RunError(
             f"{folder} is not finished: it stopped at step {progress.step} of {training.steps}. Finish it "

@@ -42,7 +42,7 @@ from glassformer.tasks.task import Task
 from glassformer.training.checkpoint.run_seal import complete_settings, seal_results, unseal_results
 from glassformer.training.checkpoint.weights import load_matching, load_weights
 from glassformer.training.checkpoint.write import latest_checkpoint
-from glassformer.training.display import Display, Silent, choose_display
+from glassformer.training.display import Display, Silent, choose_display, closing_display
 from glassformer.training.hooks import Hooks
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import freeze
@@ -98,11 +98,13 @@ def train(
     def continued() -> Config:
         return _continued(folder, source, task, target, recipe, init, settings)
 
-    with init_world() as world:
+    minutes = held_to(settings)
+    pace = Pace(began + 60 * minutes) if minutes else None
+    with init_world() as world, closing_display(display):
         if not world.is_main:
             new = world.wait_for("begun") == "new"
             config = load_config(folder / "config.yaml") if new else continued()
-            return _go_on(folder, config, Silent(), world)
+            return _go_on(folder, config, Silent(), world, pace if new else None)
         if resume and (folder / "config.yaml").is_file():
             return _resume(folder, continued, display, world, more)
         if more:
@@ -116,8 +118,6 @@ def train(
             display.note(f"{folder} holds no run yet, so it is begun.")
         for line in assumed:
             display.note(line)
-        minutes = held_to(settings)
-        pace = Pace(began + 60 * minutes) if minutes else None
         return _begin(folder, asked, recipe, init, display, world, pace)
 
 
@@ -148,7 +148,11 @@ def _continued(
 ) -> Config:
     """The settings of a run that goes on: what is said now is held against what it was begun with."""
     said = gather_asked(source, task, target, recipe, settings, init=init is not None, fill=False)
-    config, begun_from = continued_config(folder, said), Run(folder, device="cpu").data.get("init")
+    begun = Run(folder, device="cpu").data
+    planned = begun.get("given", {}).get("training.steps")
+    if planned is not None and said.get("training", {}).get("steps") == planned:
+        said["training"] = {k: v for k, v in said["training"].items() if k != "steps"}  # as it was begun
+    config, begun_from = continued_config(folder, said), begun.get("init")
     if init is not None and str(whole_path(init)) != begun_from:
         raise UsageError(
             f"{folder} was begun from {begun_from or 'no other run'}, not from {init}. Leave --init out, or "
@@ -183,11 +187,15 @@ def _begin(
         place_vectors(model, vectors, config.training.seed)
 
     with locked(make_folder(folder)):
+        facts = task.facts()
+        if base is not None and "characters" in facts:  # what its base has read it knows too
+            seen = base.data.get("characters")
+            facts["characters"] = "".join(sorted({*facts["characters"], *seen})) if seen else None
         record = {
             "source": prepared.source.name,
             "rule": prepared.source.rule,
             "text_fingerprint": prepared.source.fingerprint,
-            **task.facts(),
+            **facts,
             "init": str(base.path.resolve()) if base else None,
             **({"vectors": vectors.facts()} if vectors else {}),
             "given": flatten(asked),
@@ -302,6 +310,7 @@ def _resume(folder: Path, continued: Callable[[], Config], display: Display, wor
         remove_temporaries(folder)
         config = continued()
         if more:
+            _same_data(folder, config)  # nothing is changed for a run that could not go on
             lengthen(folder, config, more, display)
             config = continued()
         complete_settings(folder, sealed_settings(config))
@@ -310,7 +319,7 @@ def _resume(folder: Path, continued: Callable[[], Config], display: Display, wor
         return _go_on(folder, config, display, world)
 
 
-def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
+def _go_on(folder: Path, config: Config, display: Display, world: World, pace: Pace | None = None) -> Run:
     """What a run directory holds, trained on; of several processes all but the first come here at once."""
     display.phase("Opening the run")
     source = _same_data(folder, config)
@@ -335,7 +344,7 @@ def _go_on(folder: Path, config: Config, display: Display, world: World) -> Run:
         vectors = find_vectors(config.data.vectors, begun.source_tokenizer)
         refuse_other_vectors(vectors, recorded.get("vectors", {}).get("fingerprint"))
         place_vectors(model, vectors, config.training.seed)
-    return _fit(folder, config, model, task, display, device, world, checkpoint)
+    return _fit(folder, config, model, task, display, device, world, checkpoint, pace)
 
 
 def _same_data(folder: Path, config: Config) -> Corpus | Examples:

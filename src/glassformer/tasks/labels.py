@@ -28,7 +28,6 @@ class LabelTask(ExamplesTask):
     """A label for a whole text, or for each word of it."""
 
     command = "classify"
-    advice = "more examples help most; or learn from plain text first (--task masked), then train with --init"
 
     def settings(self) -> Settings:
         if len(self.labels) < 2:
@@ -127,6 +126,11 @@ class LabelTask(ExamplesTask):
     def _input_text(self, x: Any, position: int) -> str:
         """An example as a person reads it."""
         return x if isinstance(x, str) else f"an image of {len(x)} patches"
+
+    @staticmethod
+    def advice(config: Config) -> str:
+        first = "learn from plain text first (--task masked), then train with --init"
+        return "more examples help most" + ("" if config.model.patch else f"; or {first}")
 
     def label_id(self, label: str) -> int:
         try:

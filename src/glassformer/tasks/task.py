@@ -91,7 +91,6 @@ class Task(ABC):
     command: ClassVar[str] = "eval"  # that uses a model of it
     writes: ClassVar[bool] = False  # whether a text can be gone on with
     asked: ClassVar[str] = ""  # about a word that refers to another (`question`); nothing: not looked for
-    advice: ClassVar[str] = "train it longer (train --out RUN --more-minutes 5)"  # when a baseline is better
     unknown_means: ClassVar[str] = (  # what is to be said of a measurement with unknown tokens
         "which says less than the text it stands for: "
         "bits per byte is not comparable with that of a lossless tokenizer"
@@ -206,6 +205,11 @@ class Task(ABC):
     def sample(self, model: nn.Module, config: Config) -> str | None:
         """Something the model makes as it is now, for a person to look at."""
         return None
+
+    @staticmethod
+    def advice(config: Config) -> str:
+        """What to do when a baseline is better."""
+        return "train it longer (train --out RUN --more-minutes 5)"
 
     @classmethod
     def next_command(cls, run: str, config: Config) -> str:

@@ -34,6 +34,7 @@ from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.tokenizers.vocabulary import Vocabulary
 
 MANY_PAIRS = 8000  # from which on a wider model pays
+WORD, ALPHABET = 32, 256  # characters of a word at most, and different ones of what is spelled
 
 
 class TranslateTask(ExamplesTask):
@@ -216,9 +217,12 @@ class TranslateTask(ExamplesTask):
 
     @staticmethod
     def of_single_words(source: Examples) -> bool:
-        """One side of nearly all pairs: a spelling, a date."""
+        """One side of nearly all pairs: a spelling, a date. Scripts without blanks have more letters."""
         pairs = source.require("train")
-        return min(sum(" " in pair[side] for pair in pairs) for side in (0, 1)) < len(pairs) / 10
+        sides = [[pair[side] for pair in pairs] for side in (0, 1)]
+        letters = len(set().union(*(set(text) for side in sides for text in side)))
+        spelled = (sum(" " in t or len(t) > WORD for t in side) < len(side) / 10 for side in sides)
+        return letters <= ALPHABET and any(spelled)
 
     def inputs(
         self, model: nn.Module, config: Config, text: str, target: str | None = None

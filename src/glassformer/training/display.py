@@ -138,6 +138,15 @@ class InPython(Terminal):
         super().note(in_python(text))
 
 
+@contextmanager
+def closing_display(display: Display) -> Iterator[None]:
+    """However a training ends, nothing goes on being said."""
+    try:
+        yield
+    finally:
+        display.stop()
+
+
 def choose_display(display: Display | Literal["auto"] | None, quiet: bool = False) -> Display:
     """What a training called from Python shows: `auto` is progress on a terminal and lines in a notebook, and
     nothing where standard error is a file or a pipe; None or `quiet`, nothing anywhere."""

@@ -188,7 +188,8 @@ def reseal_settings(folder: Path, settings: dict[str, Any], write: Callable[[], 
     """Change the settings of a run by `write`; meanwhile the seal names those that stay."""
     seal = require_seal(folder)
     as_read: dict[str, Any] = json.loads(dump_json(settings))  # keys are texts there
-    seal.settings = {key: value for key, value in seal.settings.items() if as_read.get(key) == value}
+    stay = {key: value for key, value in seal.settings.items() if as_read.get(key) == value}
+    seal.settings = {key: value for key, value in stay.items() if key != PLAN}  # which says: not complete
     seal.write()
     write()
     complete_settings(folder, settings)
