@@ -65,7 +65,7 @@ def test_columns_are_named_by_the_user(tmp_path: Path) -> None:
         (TEXTS[0], "y"),
         (TEXTS[1], "x"),
     ]
-    with pytest.raises(DataError, match="label_column.: .whatever.*there is no such column"):
+    with pytest.raises(DataError, match=r"label_column.: .whatever.*there is no such column"):
         read_examples(path, "classify", None, TableWish(label_column="whatever"))
     with pytest.raises(DataError, match="cannot be both"):
         read_examples(path, "classify", None, TableWish("film", "film"))

@@ -76,7 +76,7 @@ def test_parallel_texts_are_read_line_by_line(tmp_path: Path) -> None:
         ("translate", "a.en", "one\n", r"other language is missing.*target="),
         ("classify", "a.tsv", "", r"is empty"),
         ("classify", "a.tsv", "\n\n", r"holds no examples"),
-        ("classify", "a.tsv", "1\tgood film\tyes\n", r"3 columns, and it is not clear.*--label-column"),
+        ("classify", "a.tsv", "1\tgood film\tyes\n", r"3 columns, and it is not clear.*data.label_column"),
         ("translate", "a.tsv", "one\teins\tun\n", r"3 columns and no header"),
         ("translate", "a.csv", "target,english\neins,one\n", r"its header names target, but none of source"),
     ],

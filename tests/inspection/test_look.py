@@ -28,7 +28,7 @@ TASKS: dict[str, tuple[str, dict[str, Any], str]] = {
     "translate": ("dates", {}, "3 May 1987"),
     "recurrent translate": ("dates", {"model.family": "gru"}, "3 May 1987"),
     "classify": ("docstrings", {}, "return the sum of a list"),
-    "tag": ("pycode", {}, "for x in y :"),
+    "tag": ("pycode", {"model.family": "transformer"}, "for x in y :"),
 }
 READERS = ("language", "masked", "classify", "tag")  # of text, with attention
 

@@ -22,6 +22,7 @@ SMALL = {
     "model.layers": 1,
     "model.width": 32,
     "model.heads": 2,
+    "model.tied": False,
     "training.batch": 16,
     "training.steps": 4,
     "training.eval_every": 4,

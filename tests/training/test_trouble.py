@@ -101,7 +101,7 @@ def test_weights_that_do_not_fit_are_explained(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("fits", "says"),
-    [(2, "training.accumulate=4 gives the same updates in parts of 2"), (0, "for a single sample")],
+    [(2, "training.accumulate.: 4} gives the same updates in parts of 2"), (0, "for a single sample")],
 )
 def test_a_batch_too_large_for_the_memory_is_named_with_one_that_fits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fits: int, says: str

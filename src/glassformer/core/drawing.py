@@ -39,7 +39,8 @@ class Drawing:
         from matplotlib import rc_context
 
         file = io.BytesIO()
-        about: dict[str, Any] = {"Description": self.caption} | ({"Date": None} if kind == "svg" else {})
+        dated: dict[str, Any] = {"Date": None} if kind == "svg" else {}
+        about = {"Description": printable(self.caption), **dated}
         with rc_context(SALT):
             self.figure.savefig(
                 file, format=kind, dpi=dpi, bbox_inches="tight" if tight else None, metadata=about
