@@ -278,7 +278,7 @@ def test_the_command(runs: dict[str, gf.Run], tmp_path: Path) -> None:
     assert names == {
         f"{n}.{e}"
         for n in ("attention", "attribution", "gradient", "heads", "lens", "rollout", "stream")
-        for e in ("svg", "png", "txt")
+        for e in ("svg", "png", "caption.txt")
     }
     result = runner.invoke(app, ["look", path, "A new line.", "--ablate", "1.0", "--position", "1"])
     assert "at position 1" in result.stdout
