@@ -1,7 +1,7 @@
 """A run from end to end: from what was asked to a folder that everything else opens.
 
     train.py         `gf.train`: from a source of data to a run directory
-    run.py           `gf.load`: a run directory, opened
+    run.py           `gf.load`: a run in use;  opened.py what its directory holds
     folder.py        whether a folder is one, told without opening it
 
     asked.py         what the user said, as one dictionary

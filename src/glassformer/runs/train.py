@@ -32,10 +32,11 @@ from glassformer.runs.begin import (
 from glassformer.runs.folder import refuse_no_run
 from glassformer.runs.lengthen import change_plan, lengthen
 from glassformer.runs.machine import this_machine
+from glassformer.runs.opened import own_data
 from glassformer.runs.prepare import prepare, refuse_other_tokenizer
 from glassformer.runs.processes import as_arguments, check_division, processes_to_start
 from glassformer.runs.resolve import resolve
-from glassformer.runs.run import Run, own_data
+from glassformer.runs.run import Run
 from glassformer.runs.vectors import find_vectors, place_vectors, refuse_other_vectors
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.task import Task
