@@ -4,7 +4,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test check format bench bench-tokenizer bench-look test-tokenizer test-peers test-long test-faults depth length tokenizers busy docs clean
+.PHONY: help install dev demo test check format bench bench-tokenizer bench-look test-tokenizer test-peers test-long test-faults depth length tokenizers busy first-words defaults docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -92,6 +92,14 @@ tokenizers: .venv/.installed  ## six ways to cut a text, compared by what they d
 
 busy: .venv/.installed  ## what training keeps of its speed beside other programs; ten minutes on a quiet machine
 	$(BIN)/python benchmarks/busy.py --wait ours,system
+
+first-words: .venv/.installed-dev  ## how long a user waits for the first words, and for an error; a minute
+	$(BIN)/python benchmarks/first_words.py
+
+defaults: .venv/.installed  ## the defaults for labels, tags and pairs on 17 small sets (25 MB of downloads); half an hour on two cores
+	$(BIN)/python benchmarks/defaults_data.py .defaults
+	$(BIN)/python benchmarks/defaults.py run .defaults
+	$(BIN)/python benchmarks/defaults.py show
 
 docs: .venv/.installed  ## the pages of docs/ that are made from the code
 	$(BIN)/python docs/make_settings.py

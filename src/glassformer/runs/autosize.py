@@ -29,6 +29,7 @@ TRAINING_SHARE, EXAMPLE_SHARE = 0.85, 0.8  # of a run's time; the rest is evalua
 MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned that generalises
 SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (12, 768)]  # layers, width
 HEAD_WIDTH = 32
+FEW_PASSES = 2  # over examples, below which little needs to be dropped
 PATIENCE = 7  # of twelve evaluations, on examples: few of them to validate on make a noisy score
 ORDER = {"position", "attention", "window", "shift"}  # settings of how the order of tokens is known
 
@@ -119,6 +120,12 @@ def _for_examples(asked: Settings, data: Task, amount: ExampleAmount, machine: M
     steps = training.get("steps") or min(affordable, int(max(sizing.least_steps, sizing.epochs * n / batch)))
     epochs = steps * batch / n
     rest: Settings = {"training": {"steps": steps, **_rhythm(steps, training), "patience": PATIENCE}}
+    if epochs < FEW_PASSES:  # what is seen so rarely is not learned by heart
+        gentle = {
+            "model": {"dropout": min(0.1, chosen["model"]["dropout"])},
+            "training": {"token_dropout": 0.0},
+        }
+        chosen = merge(chosen, gentle, asked)
     config = build(merge(rest, chosen, {"training": {"steps": steps}}))
     passes = f"{epochs:.1f} times through {n:,} examples"
     why = f"half of the examples have {int(np.median(lengths))} tokens or fewer, nearly all at most {longest}"

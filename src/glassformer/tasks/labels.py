@@ -130,7 +130,8 @@ class LabelTask(ExamplesTask):
     @staticmethod
     def advice(config: Config) -> str:
         first = "learn from plain text first (--task masked), then train with --init"
-        return "more examples help most" + ("" if config.model.patch else f"; or {first}")
+        longer = "train it longer (train --out RUN --more-minutes 5), or with more examples"
+        return longer + ("" if config.model.patch else f"; or {first}")
 
     def label_id(self, label: str) -> int:
         try:
