@@ -70,7 +70,7 @@ CASES: list[tuple[list[str], int, str]] = [
     (["train", "one.txt", "--out", "runs/mine"], 1, "runs/mine exists already"),
     (["train", "one.txt", "--out", "two.txt"], 1, "two.txt is a file"),
     (["train", "runs/mine"], 1, "--out runs/mine --resume"),
-    (["classify", "runs/mine", "text"], 2, "use glassformer generate runs/mine"),
+    (["classify", "runs/mine", "text"], 2, "What it can do: glassformer generate runs/mine"),
     (["plan", "one.txt"], 2, "glassformer train one.txt chooses the sizes"),
     # settings
     (["train", "one.txt", "--set", "model.layer=3"], 2, "Did you mean 'model.layers'?"),

@@ -109,7 +109,7 @@ def test_a_table_says_what_it_is_for(tmp_path: Path) -> None:
     assert "taken for texts with labels (--task classify); for plain text say --task language" in said[0]
     assert "read as plain text; for labels say --task classify" in said[1]
     gather_asked(labelled, "language", None, None, None, say=said.append)
-    assert len(said) == 2
+    assert len(said) == 3 and "has seen labels" in said[2]
     assert gather_asked(pairs, None, None, None, {"data.label_column": 2})["task"] == "classify"
     with pytest.raises(UsageError, match=r"data.label_column is of a table to classify"):
         gather_asked(pairs, "language", None, None, {"data.label_column": 2})

@@ -135,7 +135,7 @@ def test_one_that_stopped_early_gets_new_patience(text_file: Path, tmp_path: Pat
     shown = Notes()
     run = gf.train(out=tmp_path / "run", more_steps=20, display=shown)
     assert any("had stopped early" in note for note in shown.notes)
-    assert stopped + 2 <= run.result["steps"] < stopped + 20  # and patience ended it again
+    assert run.result["steps"] == stopped + 20  # so many were asked for: patience does not end them
     assert run.config.training.extended == {stopped: 30}
 
 

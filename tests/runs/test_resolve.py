@@ -99,7 +99,7 @@ def test_a_recipe_is_timed_only_where_it_must_be(task: LanguageTask, text_file: 
     here, timed = machine()
     resolved = resolve(asked(text_file, str(recipe)), str(recipe), task, here)
     assert not timed and resolved.config.training.steps == 7
-    assert resolved.reasons[0].startswith(f"Recipe {recipe}: transformer, 1 layers, width 16; 7 steps")
+    assert resolved.reasons[0].startswith(f"Recipe {recipe}: transformer, 1 layer, width 16; 7 steps")
     recipe.write_text(yaml.safe_dump({**settings, "training": {"steps": 0, "compile": "off"}}))
     here, timed = machine(0.5)
     config = resolve(asked(text_file, str(recipe)), str(recipe), task, here).config

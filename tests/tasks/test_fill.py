@@ -71,5 +71,5 @@ def test_other_models_have_no_blanks(text: Path, tmp_path: Path) -> None:
         "training.compile": "off",
     }
     run = gf.train(text, out=tmp_path / "run", settings={**small, "model.context": 16})
-    with pytest.raises(UsageError, match="learned the task language, not masked"):
+    with pytest.raises(UsageError, match="learned the task language, and this is for masked"):
         run.fill("the ___")

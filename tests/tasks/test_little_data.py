@@ -51,7 +51,7 @@ def test_sizes_are_read_by_people(size: int, words: str) -> None:
 def test_scores_have_the_digits_that_their_data_gives_them() -> None:
     few, many = (Likelihood.from_nats("valid", 2.0 * n, n, n, 8, 8) for n in (140, 14_000))
     assert few.summary() == (
-        "loss 2.00  perplexity 7  2.89 bits/byte (of 140 bytes only: on other text it may differ much)"
+        "loss 2.00  perplexity 7.4  2.89 bits/byte (of 140 bytes only: on other text it may differ much)"
     )
     assert many.summary() == "loss 2.0000  perplexity 7.39  2.8854 bits/byte"
     few_right, many_right = (classification("valid", np.ones(n), np.arange(n) % 3 > 0) for n in (12, 1200))

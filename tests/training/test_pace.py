@@ -18,6 +18,10 @@ def test_a_plan_is_shortened_to_what_fits_and_never_made_longer() -> None:
     steps = soon.steps_that_fit(config, 100, step_seconds=10.0, other_seconds=2.0, evaluations=1)
     assert 100 + (60 - 3 - 4 - 1) / 0.12 < steps < 100 + 60 / 0.12
     assert late.steps_that_fit(config, 100, 10.0, 2.0, 1) == 1000
+    shorter = config.model_copy(update={"steps": 300})
+    assert late.steps_that_fit(shorter, 100, 10.0, 2.0, 1, most=1000) == 1000, "the busy moment is over"
+    falling = TrainingConfig(steps=300, warmup=10, schedule="wsd")
+    assert late.steps_that_fit(falling, 200, 10.0, 2.0, 1, most=1000) == 300, "its rate has begun to fall"
 
 
 @pytest.mark.parametrize("schedule", ["wsd", "cosine"])

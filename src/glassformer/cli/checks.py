@@ -34,7 +34,8 @@ def check_source(source: str, task: str | None = None) -> None:
         run = quote(source)
         raise DataError(
             f"{source} is a run directory: it holds a model, not text. To go on with it: --out {run} "
-            f"--resume; to begin with its weights: glassformer train TEXT --init {run}"
+            f"--resume, or --more-minutes 5 if it is finished; to begin with its weights: glassformer train "
+            f"--init {run}"
         )
 
 
@@ -77,3 +78,13 @@ def refuse_with_sweep(longer: bool) -> None:
         raise UsageError(
             "--more-steps and --more-minutes go on with one run: name it with --out, without --sweep"
         )
+
+
+def check_named(source: str | None, out: str | None) -> None:
+    """A run that goes on is named by --out, or by the data that named it."""
+    if source is not None and is_run_folder(user_path(source)):
+        raise UsageError(
+            f"the run to go on with is named by --out: glassformer train --out {quote(source)} …"
+        )
+    if source is None and out is None:
+        raise UsageError("--more-steps and --more-minutes go on with a run: name it with --out RUN")

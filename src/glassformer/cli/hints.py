@@ -17,6 +17,7 @@ OPTIONS: dict[str, dict[str, str]] = {  # by command: what is said elsewhere, an
         **dict.fromkeys(("k", "topk"), "--top-k"),
         **dict.fromkeys(("p", "topp"), "--top-p"),
         **dict.fromkeys(("beam", "num-beams", "beam-size"), "--beams"),
+        "prompt": "the second word: glassformer generate RUN PROMPT",
     },
     "train": {
         **dict.fromkeys(("output", "output-dir", "o", "dir", "run", "name", "save"), "--out"),
@@ -28,7 +29,7 @@ OPTIONS: dict[str, dict[str, str]] = {  # by command: what is said elsewhere, an
     "translate": dict.fromkeys(("beam", "num-beams", "beam-size"), "--beams"),
     "eval": {"test": "--split test", "valid": "--split valid", "beam": "--beams"},
     "look": {"length": "--tokens", "output": "--html", "out": "--html"},
-    "compare": {"output": "--html", "out": "--html", "plot": "--html", "plots": "--html"},
+    "compare": dict.fromkeys(("output", "out", "plot", "plots"), "--html compare.html"),
 }
 TEXTS = {"generate": "the prompt", "translate": "the text", "fill": "the text", "look": "the text"}
 
@@ -109,7 +110,7 @@ def _of_sources(words: list[str]) -> str:
         pattern = str(Path(folders.pop()) / f"*{endings.pop()}")
     return (
         "Several files are one source as a pattern in quotes, or as their folder: "
-        f"glassformer train {quote(pattern)}"
+        f"glassformer train {quote(pattern)}. The other language of pairs is named by --target."
     )
 
 

@@ -12,6 +12,7 @@ from glassformer.cli.bench import bench_app
 from glassformer.cli.chat import chat_app
 from glassformer.cli.checks import (
     check_more,
+    check_named,
     check_names,
     check_pairs,
     check_source,
@@ -149,6 +150,7 @@ def train(
 
     if longer:
         check_more(more_steps, more_minutes)
+        check_named(source, out)
     columns = {"text_column": text_column, "label_column": label_column}
     said = {f"data.{name}": column for name, column in columns.items() if column is not None}
     settings, grid = merge(parse_overrides(set_ or []), nested(said)), parse_sweep(sweep or [])
@@ -160,7 +162,6 @@ def train(
         refuse_no_run(folder)
     elif not resume:
         refuse_begun(folder)
-    from glassformer.evaluation.verdict import verdict
     from glassformer.runs.compare import compare_runs, show_table
     from glassformer.runs.sweep import sweep_runs
     from glassformer.runs.train import train as train_run
@@ -190,13 +191,7 @@ def train(
     if json_:
         console.put_json({"run": str(run.path), **result})
         return
-    kind, score = find_task(run.config.task), result["score"]
-    stands = verdict(
-        (score["name"], score["value"], score["more_is_better"]),
-        result["floor_scores"],
-        result["valid"].get("interval"),
-        kind.advice(run.config),
-    )
+    kind, stands = find_task(run.config.task), run.verdict
     console.put(
         f"Validation: {result['summary']} (best at step {result['best_step']}).\n"
         f"{stands}{chr(10) if stands else ''}"
@@ -281,8 +276,10 @@ def evaluate(
         console.phase("Measuring the baselines")
     baselines = opened.baselines(split) if data is None else {}
     floor = {name: baseline.score[1] for name, baseline in baselines.items()}
-    advice = find_task(opened.config.task).advice(opened.config)
-    stands = verdict(result.score, floor, getattr(result, "interval", None), advice)
+    longer = find_task(opened.config.task).advice(opened.config, quote(run))
+    advice = longer if opened.is_finished else f"finish it: {opened.go_on_command}"
+    learned = split == "train"  # what a baseline has counted itself says nothing of it
+    stands = "" if learned else verdict(result.score, floor, getattr(result, "interval", None), advice)
     if errors:
         console.phase("Looking for mistakes")
     mistakes = opened.mistakes(split, data, target, stride=stride, beams=beams) if errors else None
@@ -294,7 +291,8 @@ def evaluate(
     for name, value in result.table():
         console.put(f"{name:<14} {value}")
     for name, value in floor.items():
-        console.put(f"{'baseline':<14} {value:.{result.digits}f} {result.score[0]}: {name}")
+        own = ", counted on this very text" if learned else ""
+        console.put(f"{'baseline':<14} {value:.{result.digits}f} {result.score[0]}: {name}{own}")
     if stands:
         console.put(stands)
     if mistakes:
@@ -321,8 +319,9 @@ def compare(
     for path in paths:
         refuse_no_run(Path(path))
     from glassformer.runs.compare import compare_runs, show_table
+    from glassformer.runs.run import load
 
-    opened = [open_run(path) for path in paths]
+    opened = [load(path) for path in paths]
     finished = [run for run in opened if run.is_finished]
     for run in opened if finished else ():
         if not run.is_finished:

@@ -52,6 +52,8 @@ def open_run(path: str) -> "Run":
         console.note(
             f"Note: {path} is unsealed (made by an older version): a changed file in it goes unnoticed."
         )
+    if not run.is_finished and not run.data.get("imported"):
+        console.note(f"Note: {path} is not finished; this is its best so far. To go on: {run.go_on_command}")
     return run
 
 

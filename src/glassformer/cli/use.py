@@ -1,5 +1,7 @@
 """Commands that use a trained model: generate, translate, classify, fill."""
 
+from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -8,6 +10,7 @@ from glassformer.cli import console
 from glassformer.cli.answers import put_filled
 from glassformer.cli.opening import RunPath, check_task_of, open_run, warn_unseen
 
+LONGEST_NAME = 255  # of a file
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Text = Annotated[
     str, typer.Argument(metavar="TEXT", help="The text; - (or nothing) reads lines from standard input.")
@@ -80,7 +83,9 @@ def generate(
     chosen = default if temperature is None else temperature
     check_drawing(chosen, top_k, top_p, min_p, seed, repetition_penalty or 1.0)
     check_task_of(run, ("language",), "language")
-    stops = [s.replace("\\n", "\n") for s in stop or []]
+    if "" in (stop or []):
+        raise UsageError('--stop: expected a text to end before, such as "\\n\\n" for the end of a paragraph')
+    stops = [s.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t") for s in stop or []]
     if prompt == "-":
         prompt = console.read_input()
     opened = open_run(run)
@@ -93,18 +98,27 @@ def generate(
 
     sampler = Sampler(chosen, top_k, top_p, min_p, seed, repetition_penalty or 1.0).with_seed()
     parts = opened.stream(prompt, tokens, sampler=sampler, n=n, stop=stops)
+    written: list[list[str]] = []
     if n == 1 and not json_:  # on the terminal as it is written
         console.put(prompt, end="")
-        for (part,) in parts:
-            console.put(part, end="")
+        for pieces in parts:
+            written.append(pieces)
+            console.put(pieces[0], end="")
         console.put("")
-        return
-    console.phase("Writing")
-    texts = ["".join(pieces) for pieces in zip(*parts, strict=True)]
+    else:
+        console.phase("Writing")
+        written.extend(parts)
+    cut = bool(stops) and len(written) >= tokens
+    if cut:
+        console.note(
+            f"Note: ended by --tokens {tokens} before the text of --stop came; more tokens write on."
+        )
+    texts = ["".join(pieces) for pieces in zip(*written, strict=True)]
     if json_:
-        console.put_json({"prompt": prompt, "texts": texts, "seed": sampler.seed, "unseen": unseen})
+        found = {"prompt": prompt, "texts": texts, "seed": sampler.seed, "unseen": unseen, "cut": cut}
+        console.put_json(found)
         return
-    for number, text in enumerate(texts, start=1):
+    for number, text in enumerate(texts if n > 1 else (), start=1):
         console.put(f"--- {number} ---\n{prompt}{text}")
 
 
@@ -238,6 +252,9 @@ def _lines(text: str) -> list[str]:
     from glassformer.core.terminal import without_last_newline
 
     lines = re.split("\r?\n", without_last_newline(console.read_input())) if text == "-" else [text]
+    if text != "-" and len(text) < LONGEST_NAME and Path(text).is_file():
+        hint = f"for its lines: < {quote(text)}"
+        console.note(f"Note: {text} is a file here, and its name is what was read; {hint}")
     if not any(line.strip() for line in lines):
         raise UsageError("there is nothing to read: give a text, or lines on standard input")
     return lines

@@ -135,11 +135,11 @@ def refuse_changed(checkpoint: Path, settings: Settings) -> None:
 
 
 def _is_other_plan(before: Settings, now: Settings) -> bool:
-    """Whether a run was made longer since, or was shortened to end in time."""
+    """Whether a run was made longer since, or brought to what fits into its time."""
     earlier, later = before.get("training.extended", {}), now["training.extended"]
     steps = before.get("training.steps")
     if earlier == later and now["training.minutes"] and isinstance(steps, int):
-        return now["training.steps"] <= steps
+        return True
     return before.get("training.steps") in later.values() and earlier.items() <= later.items()
 
 

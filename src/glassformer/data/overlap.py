@@ -21,7 +21,7 @@ FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, its bits spread evenly
 
 
 def shared_with_train(splits: dict[str, Tokens], unknown: int | None = None) -> dict[str, float]:
-    """For validation and test, the share of their runs that are in the training text.
+    """For validation and test, the share of their runs that are in the training text; none if it has no run.
 
     Runs that hold the id `unknown` are passed over: it stands for more than one text.
     """
@@ -52,8 +52,9 @@ def shared_with_train(splits: dict[str, Tokens], unknown: int | None = None) -> 
         places = np.searchsorted(known, hashes) % len(known)
         found[places[known[places] == hashes]] = True
     return {
-        name: float(found[np.searchsorted(known, hashes)].mean()) if len(hashes) else 0.0
+        name: float(found[np.searchsorted(known, hashes)].mean())
         for name, hashes in parts.items()
+        if len(hashes)
     }
 
 

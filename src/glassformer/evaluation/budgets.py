@@ -41,11 +41,12 @@ def budget_notes(runs: Sequence[Trained]) -> list[str]:
     """A sentence for each set of runs that were not trained alike."""
     found = budgets(runs)
     several = len(found) > 1
-    return [
+    notes = [
         (f"{entry['task']}, {entry['data']}: " if several else "") + entry["note"]
         for entry in found
         if entry["note"]
     ]
+    return notes + ["Different data: scores of one are not comparable with those of another."] * several
 
 
 def _note(entry: dict[str, Any]) -> str:

@@ -56,7 +56,7 @@ class Likelihood(Result):
     def summary(self) -> str:
         digits = self.digits
         bits = f"{self.bits_per_byte:.{digits}f} bits/byte{self._caution()}{self._from_little()}"
-        return f"loss {self.loss:.{digits}f}  perplexity {self.perplexity:.{max(0, digits - 2)}f}  {bits}"
+        return f"loss {self.loss:.{digits}f}  perplexity {self.perplexity:.{max(1, digits - 2)}f}  {bits}"
 
     def table(self) -> list[tuple[str, str]]:
         digits = self.digits

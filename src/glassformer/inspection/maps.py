@@ -27,7 +27,7 @@ Rows = slice | range | Sequence[int] | None
 def pattern(
     trace: Trace,
     layer: int,
-    heads: Sequence[int] | None = None,
+    heads: Sequence[int] | int | None = None,
     queries: Rows = None,
     part: str = "",
     cross: bool = False,
@@ -35,7 +35,8 @@ def pattern(
     """The weights A (B, H, T, S) of a layer; `cross`: of the decoder's look into the source."""
     mixer, site = attention_of(trace, layer, part, cross), _site(trace, layer, part, cross)
     q, k = trace[f"{site}q"].float(), trace[f"{site}k"].float()
-    indices = list(range(q.shape[1])) if heads is None else list(heads)
+    chosen = [heads] if isinstance(heads, int) else heads
+    indices = list(range(q.shape[1])) if chosen is None else list(chosen)
     if wrong := [h for h in indices if not 0 <= h < q.shape[1]]:
         raise UsageError(f"there is no head {wrong[0]} in layer {layer}: expected 0 to {q.shape[1] - 1}")
     groups = [h // (q.shape[1] // k.shape[1]) for h in indices]  # the key-value head of each

@@ -136,9 +136,12 @@ def _gradient(report: dict[str, Any]) -> str:
         ways = f"residual {p['identity']:10.3e}   layer {p['through']:10.3e}"
         rows.append(f"  {p['layer']:14} {p['before']:10.3e}   {ways}")
     for name, lengths in gradient["depth"].items():
+        same = ", same weights, trained with them" if name == "without residuals" else ""
         if lengths[-1]:
             ratio = lengths[0] / lengths[-1]
-            rows.append(f"  {name}: at the embedding {ratio:.3g} times as long as behind the last layer")
+            rows.append(
+                f"  {name}{same}: at the embedding {ratio:.3g} times as long as behind the last layer"
+            )
         else:
             rows.append(f"  {name}: nothing of it arrives behind the last layer")
     return "\n".join(rows)

@@ -72,7 +72,7 @@ class TextTrace:
     def pattern(
         self,
         layer: int,
-        heads: Sequence[int] | None = None,
+        heads: Sequence[int] | int | None = None,
         *,
         queries: maps.Rows = None,
         part: str | None = None,

@@ -61,13 +61,17 @@ def record_trace(
     can be recorded and edited is what it shows (a `padding_mask` is passed on only where one is given).
     `compiled` is the same model after torch.compile, to be run in its place.
     """
-    record = Record(*sites)
+    record = Record(*([sites] if isinstance(sites, str) else sites))
     with torch.no_grad():
         logits = _run(model, compiled, inputs, padding_mask, Chain(Edits(edits), record))
     values = record.values
     if compiled is not None:  # under CUDA graphs the next call would write over what this one gave
         logits, values = logits.clone(), {site: x.clone() for site, x in values.items()}
     _check(edits, record.shown)
+    for site in record.sites:
+        if not any(site in (shown, shown.rsplit(".", 1)[-1]) for shown in record.shown):
+            hint = closest(site, list(record.shown))
+            raise UsageError(f"no site '{site}' to record: {_few(record.shown)}.{hint}")
     return Trace(model, inputs, padding_mask, values, logits, tuple(edits), compiled)
 
 
@@ -96,7 +100,7 @@ def _check(edits: Sequence[Edit], shapes: dict[str, tuple[int, ...]], goes_on: b
     for edit in edits:
         if edit.site not in shapes:
             hint = closest(edit.site, list(shapes))
-            raise UsageError(f"no site '{edit.site}' to edit: {_few(shapes)}{hint}")
+            raise UsageError(f"no site '{edit.site}' to edit: {_few(shapes)}.{hint}")
         edit.check(shapes[edit.site], goes_on)
 
 

@@ -34,6 +34,8 @@ def plan(
     `recipe` is one of ours, a YAML file, or a shape (gpt2 …); `settings` change it. `gpu` is a kind of GPU,
     or `here`; `tokens` are those to train on, as the steps say if not given; `price` dollars an hour for one.
     """
+    if tokens is not None and not isinstance(tokens, int | float):
+        raise UsageError(f"--tokens {tokens}: expected a number, such as 10e6")
     known = merge(_named(recipe), coerce(nested(settings or {}), "settings"))
     named = known.get("model", {}).get("vocab")
     vocab = named or known.get("tokenizer", {}).get("vocab", 0)
@@ -64,7 +66,12 @@ def _named(recipe: str | None) -> Settings:
 
 
 def _refuse_text(recipe: str) -> None:
-    """A text is not planned for: training chooses its sizes from it."""
+    """A text is not planned for: training chooses its sizes from it. Nor is a run, which has them."""
+    if (Path(recipe) / "config.yaml").is_file():
+        raise UsageError(
+            f"{recipe} is a run: it was trained already. plan takes a recipe's name, its YAML file, or a "
+            f"shape ({', '.join(SHAPES)})."
+        )
     if (
         Path(recipe).exists()
         and Path(recipe).suffix not in (".yaml", ".yml")
@@ -74,5 +81,5 @@ def _refuse_text(recipe: str) -> None:
             f"{recipe} is no recipe: plan takes a recipe's name, its YAML file, or a shape "
             f"({', '.join(SHAPES)}). To train on it, glassformer train {quote(recipe)} chooses the sizes and "
             "says them, with the time, before it begins. To plan sizes of your own: glassformer plan "
-            "--set model.layers=4 --set model.width=128 --tokens 10M"
+            "--set model.layers=4 --set model.width=128 --set model.vocab=4096 --tokens 10e6"
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.config.recipes import load_recipe, merge, nested
-from glassformer.config.schema import coerce
+from glassformer.config.schema import TEXT_TASKS, coerce
 from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
 from glassformer.data.catalog import HUB_PREFIX
@@ -79,6 +79,13 @@ def gather_asked(
         name = "classify" if columns else task_of(data["source"], data.get("target"))
         if not columns and not data.get("target") and is_table(data["source"]):
             say(_assumed(data["source"], name))
+    elif name in TEXT_TASKS and is_table(data["source"]):
+        say(
+            f"Note: {data['source']} is read as plain text, with all its columns: a classifier that begins "
+            "from this run has seen labels of rows that it is tested on."
+        )
+    if data.get("target") and name != "translate":
+        raise UsageError(f"--target {data['target']} is the other language of pairs, and the task is {name}")
     if columns and name != "classify":
         raise UsageError(
             f"data.{columns[0]} is of a table to classify, and the task is {name}: leave one of them out"

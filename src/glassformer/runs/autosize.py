@@ -29,7 +29,7 @@ TRAINING_SHARE, EXAMPLE_SHARE = 0.85, 0.8  # of a run's time; the rest is evalua
 MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned that generalises
 SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (12, 768)]  # layers, width
 HEAD_WIDTH = 32
-FEW_PASSES = 2  # over examples, below which little needs to be dropped
+FEW_PASSES = 3  # over examples, below which little needs to be dropped
 PATIENCE = 7  # of twelve evaluations, on examples: few of them to validate on make a noisy score
 ORDER = {"position", "attention", "window", "shift"}  # settings of how the order of tokens is known
 
@@ -89,13 +89,14 @@ def _for_text(asked: Settings, data: Task, amount: TextAmount, machine: Machine)
         "training": {"steps": steps, "sample_every": max(10, steps // 4), **_rhythm(steps, training)},
     }
     config = build(merge(rest, chosen, {"training": {"steps": steps}}))
-    why = f"what {minutes:g} minutes here can train well"
+    why = f"what {minutes:g} minute{'s' * (minutes != 1)} here can train well"
     if parameters == 6.0 * tokens:
         why = "enough for the text"
     if {"layers", "width"} <= shape.keys():
         why = "as asked"
     passes = f"{epochs:.1f} times through {_count(tokens)} tokens"
-    return Sizes(config, _reasons(config, data, passes, why, seconds, "steps" not in training), seconds)
+    longer = "steps" not in training and steps == affordable  # else more time would not be used
+    return Sizes(config, _reasons(config, data, passes, why, seconds, longer), seconds)
 
 
 def _for_examples(asked: Settings, data: Task, amount: ExampleAmount, machine: Machine) -> Sizes:
@@ -129,7 +130,8 @@ def _for_examples(asked: Settings, data: Task, amount: ExampleAmount, machine: M
     config = build(merge(rest, chosen, {"training": {"steps": steps}}))
     passes = f"{epochs:.1f} times through {n:,} examples"
     why = f"half of the examples have {int(np.median(lengths))} tokens or fewer, nearly all at most {longest}"
-    return Sizes(config, _reasons(config, data, passes, why, seconds, "steps" not in training), seconds)
+    longer = "steps" not in training and steps == affordable
+    return Sizes(config, _reasons(config, data, passes, why, seconds, longer), seconds)
 
 
 def _shape_for(sizing: Sizing, shape: dict[str, Any], machine: Machine) -> dict[str, Any]:
@@ -170,12 +172,20 @@ def _reasons(config: Config, data: Task, passes: str, why: str, seconds: float, 
     with torch.device("meta"):
         count = parameter_count(data.build(m))
     return [
-        f"Model: {m.family}, {m.layers} layers, width {m.width}, {_count(count)} parameters, "
+        f"Model: {m.family}, {in_layers(m.layers)}, width {m.width}, {_count(count)} parameters, "
         f"context {m.context}: {why}.",
         f"Training: {t.steps} steps of {t.batch} × {m.context} tokens, {passes}, dropout {m.dropout:g}; "
-        f"about {t.steps * seconds / 60:.1f} minutes at {seconds * 1000:.0f} ms a step"
+        f"about {_time(t.steps * seconds)} at {seconds * 1000:.0f} ms a step"
         f"{' (--set training.minutes=30 for a better model)' if hint else ''}.",
     ]
+
+
+def in_layers(count: int) -> str:
+    return "1 layer" if count == 1 else f"{count} layers"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} seconds" if seconds < 60 else f"{seconds / 60:.1f} minutes"
 
 
 def _heads_for(width: int) -> int:

@@ -54,10 +54,10 @@ class Comparison:
             draw(self.rows).save(path.with_suffix(""), [path.suffix.removeprefix(".")])
 
 
-def compare(*runs: Run | str | Path) -> Comparison:
-    """Runs side by side; of a path, the run there, or all runs of the sweep there."""
+def compare(*runs: Run | str | Path | Sequence[Run | str | Path]) -> Comparison:
+    """Runs side by side; of a path, the run there, or all runs of the sweep there. A list is its members."""
     opened: list[Run] = []
-    for run in runs:
+    for run in (r for given in runs for r in ([given] if isinstance(given, Run | str | Path) else given)):
         opened += [run] if isinstance(run, Run) else [load(path) for path in runs_under(str(run))]
     return compare_runs(opened)
 

@@ -52,8 +52,8 @@ def refuse_other_task(path: Path, task: str, fitting: Collection[str], wanted: s
     """Refuse a run that learned something else, with the command that uses it."""
     if task not in fitting:
         raise UsageError(
-            f"{path} learned the task {task}, not {wanted}: use glassformer {COMMANDS[task]} "
-            f"{quote(str(path))}"
+            f"{path} learned the task {task}, and this is for {wanted}. What it can do: glassformer "
+            f"{COMMANDS[task]} {quote(str(path))}, glassformer look {quote(str(path))}"
         )
 
 

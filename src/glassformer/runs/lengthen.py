@@ -37,7 +37,7 @@ def lengthen(folder: Path, config: Config, more: More, display: Display) -> None
         )
     training, progress = config.training, read_progress(checkpoint)
     impatient = bool(training.patience) and progress.since_best >= training.patience
-    impatient = impatient and progress.step not in training.extended  # then it was told to go on already
+    impatient = impatient and not training.extended  # then it was told to go on already
     if progress.step < training.steps and not impatient:
         raise RunError(
             f"{folder} is not finished: it stopped at step {progress.step} of {training.steps}. Finish it "
@@ -49,7 +49,7 @@ def lengthen(folder: Path, config: Config, more: More, display: Display) -> None
     if impatient:
         display.note(
             f"It had stopped early, {progress.since_best} evaluations after its best at step "
-            f"{progress.best_step}; patience begins anew."
+            f"{progress.best_step}; now it is trained to the end."
         )
     display.note(
         f"The learning rate had been brought down (training.schedule {training.schedule}): it rises again to "

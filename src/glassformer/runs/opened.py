@@ -32,6 +32,7 @@ from glassformer.core.notebook import html_table
 from glassformer.data.examples import Examples
 from glassformer.data.sources import Corpus
 from glassformer.data.text_files import find_input
+from glassformer.evaluation.verdict import verdict
 from glassformer.models.model import LanguageModel
 from glassformer.runs.begin import SOURCE_TOKENIZER, TOKENIZER
 from glassformer.runs.folder import refuse_no_run, refuse_other_task
@@ -86,6 +87,7 @@ class OpenedRun:
             rows.append(("parameters", f"{result['parameters']:,}"))
             rows.append(("validation", str(result.get("summary", ""))))
             rows.append(("training", f"{result['steps']:,} steps, {result['seconds']:,.0f} s"))
+            rows.append(("baselines", self.verdict))
         except RunError as error:  # not finished, or made elsewhere
             rows.append(("training", str(error)))
         return html_table(rows, str(self.path))
@@ -169,10 +171,22 @@ class OpenedRun:
             return self._read_json("result.json")
         except FileNotFoundError:
             if self.data.get("imported"):
-                raise RunError(f"{self.path} was imported: how it was trained is not known here") from None
+                raise RunError(f"{self.path} was trained elsewhere: how is not known here") from None
             raise RunError(
                 f"{self.path} is not finished: it has no result.json. Go on with it: {self.go_on_command}"
             ) from None
+
+    @property
+    def verdict(self) -> str:
+        """How its score stands to the best baseline, in a sentence."""
+        score = self.result["score"]
+        advice = find_task(self.config.task).advice(self.config, quote(str(self.path)))
+        return verdict(
+            (score["name"], score["value"], score["more_is_better"]),
+            self.result["floor_scores"],
+            self.result["valid"].get("interval"),
+            advice if self.is_finished else f"finish it: {self.go_on_command}",
+        )
 
     @property
     def go_on_command(self) -> str:

@@ -18,7 +18,7 @@ from glassformer.config.training import TrainingConfig
 from glassformer.core.device import Precision
 from glassformer.core.errors import UsageError
 from glassformer.models.model import Body
-from glassformer.runs.autosize import choose_sizes
+from glassformer.runs.autosize import choose_sizes, in_layers
 from glassformer.runs.machine import Machine
 from glassformer.runs.processes import check_division
 from glassformer.tasks.task import Task
@@ -51,7 +51,7 @@ def resolve(asked: Settings, recipe: str | None, data: Task, machine: Machine) -
             config = build(merge(known, {"training": {"steps": steps}}))
         m, t = config.model, config.training
         reasons = [
-            f"Recipe {recipe}: {m.family}, {m.layers} layers, width {m.width}; "
+            f"Recipe {recipe}: {m.family}, {in_layers(m.layers)}, width {m.width}; "
             f"{t.steps} steps of {t.batch} × {m.context} tokens with {t.optimizer}."
         ]
     check_division(config.training.model_dump(), machine.processes)

@@ -55,7 +55,10 @@ class Run(OpenedRun):
         language models, `beams`, `length_penalty` and `progress` are for translators.
         """
         task = self.task(data, target, warn)
-        split = "all" if "all" in task.source.splits else split
+        if "all" in task.source.splits:
+            if split != "valid":
+                raise UsageError(f"{data} is scored whole, it has no {split} split: leave --split out")
+            split = "all"
         options = self._eval_options(EvalOptions(stride, beams, length_penalty, progress))
         for warning in [*task.unknown_warning(split), *task.warnings(self.config, split)]:
             warn(warning)

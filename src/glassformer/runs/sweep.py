@@ -69,7 +69,7 @@ def sweep(
     Progress is shown as by `train`; `quiet=True` or `display=None` shows nothing."""
     runs = sweep_runs(
         None if source is None else str(source),
-        [(key, list(values)) for key, values in (grid or {}).items()],
+        _listed(grid or {}),
         load_variants(recipe) if recipe else {},
         out=None if out is None else str(out),
         settings=nested(settings or {}),
@@ -81,6 +81,15 @@ def sweep(
         resume=resume,
     )
     return Sweep(runs)
+
+
+def _listed(grid: Mapping[str, Any]) -> Grid:
+    """A grid as it was given from Python; one value is a list of one."""
+    listed = [(key, [v] if isinstance(v, str | int | float) else list(v)) for key, v in grid.items()]
+    for key, values in listed:
+        if not values:
+            raise UsageError(f"--sweep {key}: expected at least one value")
+    return listed
 
 
 def sweep_runs(
@@ -98,6 +107,8 @@ def sweep_runs(
     resume: bool = False,
 ) -> list[Run]:
     """Train every combination, each in a folder of its own; finished ones are not trained again on resume."""
+    if not grid and not variants:
+        raise UsageError("a sweep needs something to vary: --sweep model.layers=2,4")
     name = Path(recipe).stem if recipe else default_name(gather_asked(source, None, None, None, settings))
     folder = Path(out) if out else Path("runs") / name
     points: list[tuple[str, Settings]] = [

@@ -206,7 +206,8 @@ def _begin(
         write_beginning(folder, config, record, prepared.tokenizer, spooled=spooled, source_tokenizer=own)
         world.publish("begun", "new")
         broadcast_path(world, "checkpoint", None)
-        return _fit(folder, config, model, task, display, device, world, pace=pace)
+        known = _begins_where(base, config)
+        return _fit(folder, config, model, task, display, device, world, pace=pace, start_counts=known)
 
 
 def _make_model(
@@ -229,6 +230,11 @@ def _make_model(
     return model
 
 
+def _begins_where(base: Run | None, config: Config) -> bool:
+    """Whether a run begins with weights that have learned its task: they may be the best it ever has."""
+    return base is not None and base.config.task == config.task
+
+
 def _fit(
     folder: Path,
     config: Config,
@@ -239,6 +245,7 @@ def _fit(
     world: World,
     checkpoint: Path | None = None,
     pace: Pace | None = None,
+    start_counts: bool = False,
 ) -> Run:
     """Train the model and write down how it ended."""
     hooks = Hooks(
@@ -246,6 +253,7 @@ def _fit(
         sample=lambda: task.sample(model, config),
         display=display,
         pace=pace,
+        start_counts=start_counts,
         shortened=lambda steps: change_plan(folder, config, steps=steps),
     )
     objective = task.objective(model, config)
@@ -298,6 +306,7 @@ def _fit(
     size = f"{folder.name}, {parameter_count(model):,} parameters"
     plot_losses(folder / "metrics.jsonl", size, "label" if config.task in ("classify", "tag") else "token")
     world.publish("finished", "")
+    display.ended(valid.summary(), run.verdict)
     return run
 
 
@@ -345,7 +354,8 @@ def _go_on(folder: Path, config: Config, display: Display, world: World, pace: P
         vectors = find_vectors(config.data.vectors, begun.source_tokenizer)
         refuse_other_vectors(vectors, recorded.get("vectors", {}).get("fingerprint"))
         place_vectors(model, vectors, config.training.seed)
-    return _fit(folder, config, model, task, display, device, world, checkpoint, pace)
+    known = _begins_where(base, config)
+    return _fit(folder, config, model, task, display, device, world, checkpoint, pace, known)
 
 
 def _same_data(folder: Path, config: Config) -> Corpus | Examples:

@@ -128,10 +128,11 @@ class LabelTask(ExamplesTask):
         return x if isinstance(x, str) else f"an image of {len(x)} patches"
 
     @staticmethod
-    def advice(config: Config) -> str:
-        first = "learn from plain text first (--task masked), then train with --init"
-        longer = "train it longer (train --out RUN --more-minutes 5), or with more examples"
-        return longer + ("" if config.model.patch else f"; or {first}")
+    def advice(config: Config, run: str) -> str:
+        first = ", or learn from other text first (--task masked) and begin with that (--init)"
+        begin = "" if config.model.patch else first
+        longer = f"glassformer train --out {run} --more-minutes 5"
+        return f"give it more examples{begin}; or train it longer: {longer}"
 
     def label_id(self, label: str) -> int:
         try:

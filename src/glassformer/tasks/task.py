@@ -207,9 +207,9 @@ class Task(ABC):
         return None
 
     @staticmethod
-    def advice(config: Config) -> str:
+    def advice(config: Config, run: str) -> str:
         """What to do when a baseline is better."""
-        return "train it longer (train --out RUN --more-minutes 5)"
+        return f"train it longer: glassformer train --out {run} --more-minutes 5"
 
     @classmethod
     def next_command(cls, run: str, config: Config) -> str:

@@ -46,6 +46,9 @@ class Display:
     def evaluated(self, step: int, summary: str, best: bool) -> None: ...
     def sampled(self, step: int, text: str) -> None: ...
     def note(self, text: str) -> None: ...
+    def ended(self, summary: str, verdict: str) -> None:
+        """A training is over and measured; the command line says so itself."""
+
     def stop(self) -> None: ...
 
 
@@ -136,6 +139,12 @@ class InPython(Terminal):
 
     def note(self, text: str) -> None:
         super().note(in_python(text))
+
+    def ended(self, summary: str, verdict: str) -> None:
+        self.stop()
+        self.note(f"Validation: {summary}.")
+        if verdict:
+            self.note(verdict)
 
 
 @contextmanager

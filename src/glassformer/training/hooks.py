@@ -30,3 +30,4 @@ class Hooks:
     display: Display = field(default_factory=Silent)
     pace: Pace | None = None  # when it has to be over, if at a given time
     shortened: Callable[[int], None] | None = None  # writes down a plan of fewer steps, for that reason
+    start_counts: bool = False  # whether the model is worth measuring before its first step

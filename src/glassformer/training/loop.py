@@ -94,8 +94,6 @@ class Trainer(Steps):
         )
         if scaler is not None:
             scaler.load_state_dict(self.progress.scaler or self.precision.new_scaler().state_dict())
-        if self.progress.step in self.config.extended and self._out_of_patience():
-            self.progress.since_best = 0  # it had stopped early here, and was told to go on
         return previous
 
     def run(self) -> Progress:
@@ -112,6 +110,8 @@ class Trainer(Steps):
             with StopRequest() as stop:
                 if config.rollbacks and self.progress.step == 0:
                     self._save()  # something to go back to
+                if self.hooks.evaluate and self.hooks.start_counts and self.progress.step == 0:
+                    self._evaluate(log)
                 while self.progress.step < self.config.steps and not self._out_of_patience():
                     try:
                         record = self.step_that_fits(forward)
@@ -122,7 +122,7 @@ class Trainer(Steps):
                     display.step(record)
                     self._now_and_then(record, log, self._agreed(stop))
                     if self.hooks.pace and self.hooks.pace.is_due(self.progress.step, planned):
-                        self._keep_pace(self.hooks.pace)
+                        self._keep_pace(self.hooks.pace, planned)
                 if self._saved_at != self.progress.step:
                     self._save(wait=False)
                 if self.hooks.evaluate is None:
@@ -180,16 +180,16 @@ class Trainer(Steps):
             self.world.barrier()
             raise self._interrupted(stop)
 
-    def _keep_pace(self, pace: Pace) -> None:
-        """Shorten the plan to what fits into the time, if it must be; written down before the next step."""
+    def _keep_pace(self, pace: Pace, planned: int) -> None:
+        """Bring the plan to what fits into the time, at most `planned`; written down before the next step."""
         progress, config = self.progress, self.config
         other = time.monotonic() - self._began - progress.seconds
         fitting = pace.steps_that_fit(
-            config, progress.step, progress.seconds, other, self._evaluations, self.width
+            config, progress.step, progress.seconds, other, self._evaluations, self.width, planned
         )
         steps = int(self.world.all_gather(fitting)[0])  # one clock for all processes
-        if steps >= config.steps:
-            return
+        if steps == config.steps or (steps > config.steps and steps < 1.1 * config.steps):
+            return  # a little longer is not worth a word
         self.config = config.model_copy(update={"steps": steps})
         self.settings["training.steps"] = steps
         self.saver.wait()
@@ -257,7 +257,11 @@ class Trainer(Steps):
             self.hooks.display.sampled(self.progress.step, text)
 
     def _out_of_patience(self) -> bool:
-        return bool(self.config.patience) and self.progress.since_best >= self.config.patience
+        """Of a first plan alone: one that was made longer is trained to the end that was asked for, and its
+        rate has to rise again before it can do better than at its last end.
+        """
+        impatient = bool(self.config.patience) and self.progress.since_best >= self.config.patience
+        return impatient and not self.config.extended
 
     def _save_weights(self) -> None:
         weights = self.layout.full_state_dict()

@@ -12,7 +12,7 @@ from glassformer.config.training import TrainingConfig
 from glassformer.training.schedule import learning_rate_factor
 
 LEAST = 50  # steps below which no model is worth its time
-CHECKS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)  # shares of the plan after which it is looked at
+CHECKS = tuple(i / 20 for i in range(1, 20))  # shares of the plan after which it is looked at
 AFTER = 3.0  # seconds for what follows the last step besides one more evaluation: the baselines, the plots
 
 
@@ -33,10 +33,12 @@ class Pace:
         other_seconds: float,
         evaluations: int,
         width: int | None = None,
+        most: int | None = None,
     ) -> int:
-        """The steps of a plan that ends in time, never more than now; the steps that are done allow it.
+        """The steps of a plan that ends in time; the steps that are done allow it.
 
-        `other_seconds` is what was spent between the steps so far, above all on `evaluations`.
+        `other_seconds` is what was spent between the steps so far, above all on `evaluations`. A plan that
+        was shortened in a busy moment grows again, while the rate allows it, to no more than `most`.
         """
         each, evaluation = step_seconds / step, other_seconds / max(1, evaluations)
         left = (
@@ -44,9 +46,12 @@ class Pace:
         )  # the last step's, and the whole split's
         fitting = step + int(max(0.0, left) / (each + evaluation / config.eval_every))
         steps = max(fitting, step + 1, LEAST)
+        if steps > config.steps:
+            longer = min(steps, most or config.steps)
+            return longer if _same_so_far(config, longer, step, width) else config.steps
         while steps < config.steps and not _same_so_far(config, steps, step, width):
             steps += 1
-        return min(steps, config.steps)
+        return steps
 
 
 def _same_so_far(config: TrainingConfig, steps: int, step: int, width: int | None) -> bool:
