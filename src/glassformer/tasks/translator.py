@@ -78,15 +78,16 @@ class TranslateTask(ExamplesTask):
         pairs = len(self.source.require("train"))
         shape: Settings = {"layers": 2, "width": 192 if pairs >= MANY_PAIRS else 128, "shift": "layers"}
         rest: Settings = {"label_smoothing": 0.1}
+        minutes = 3.0
         if self.of_single_words(self.source):
-            shape, rest = {"layers": 2, "width": 128}, {}
+            shape, rest, minutes = {"layers": 2, "width": 128}, {}, 1.0
         both: Settings = {"dropout": 0.1, "tied": True}
         return Sizing(
             {"family": "transformer", **shape, **both},
             {"layers": 1, "width": 256, **both},
             rest,
             on_gpu={"layers": 3, "width": 256},
-            minutes=3.0,
+            minutes=minutes,
             epochs=20,
             least_steps=600,
         )
