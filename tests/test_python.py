@@ -122,7 +122,7 @@ def test_a_look_can_be_plotted(runs: Sweep, tmp_path: Path) -> None:
     figure = look.plot()
     assert len([axes for axes in figure.axes if axes.get_title().startswith("head ")]) == 4
     assert look.plot("stream", tmp_path / "s.png").axes
-    assert (tmp_path / "s.png").is_file() and (tmp_path / "s.txt").read_text().startswith(
+    assert (tmp_path / "s.png").is_file() and (tmp_path / "s.caption.txt").read_text().startswith(
         "The residual stream"
     )
     assert {"attention", "rollout", "stream"} <= set(look.plots)
