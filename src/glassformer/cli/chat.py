@@ -209,7 +209,7 @@ def _translates(run: "Run") -> Answer:
         if not wishes.probs:
             console.put(run.translate([line])[0])
             return
-        for text, hypothesis in task.translate(model, run.config, [line], beams=4, length_penalty=0.6)[0]:
+        for text, hypothesis in task.translate(model, run.config, [line])[0]:
             console.put(f"{hypothesis.score:8.3f}  {text}")
 
     return answer

@@ -276,10 +276,8 @@ def evaluate(
         console.phase("Measuring the baselines")
     baselines = opened.baselines(split) if data is None else {}
     floor = {name: baseline.score[1] for name, baseline in baselines.items()}
-    longer = find_task(opened.config.task).advice(opened.config, quote(run))
-    advice = longer if opened.is_finished else f"finish it: {opened.go_on_command}"
     learned = split == "train"  # what a baseline has counted itself says nothing of it
-    stands = "" if learned else verdict(result.score, floor, getattr(result, "interval", None), advice)
+    stands = "" if learned else verdict(result.score, floor, getattr(result, "interval", None), opened.advice)
     if errors:
         console.phase("Looking for mistakes")
     mistakes = opened.mistakes(split, data, target, stride=stride, beams=beams) if errors else None
@@ -325,8 +323,8 @@ def compare(
     finished = [run for run in opened if run.is_finished]
     for run in opened if finished else ():
         if not run.is_finished:
-            made = "was not trained here" if run.data.get("imported") else "is not finished"
-            rest = "" if run.data.get("imported") else f" Go on with it: {run.go_on_command}"
+            made = "was not trained here" if run.is_imported else "is not finished"
+            rest = "" if run.is_imported else f" Go on with it: {run.go_on_command}"
             console.note(f"Left out: {run.path} {made}.{rest}")
     console.phase("Comparing")
     rows = compare_runs(finished or opened)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # loaded when a command runs, so that --help is instant
     from glassformer.runs.run import Run
 
 
-def is_run(path: str | None) -> str | None:
+def checked_run(path: str | None) -> str | None:
     """A RUN as it was typed, refused before anything is loaded if there is none."""
     try:
         if path is not None:
@@ -29,7 +29,7 @@ def is_run(path: str | None) -> str | None:
 
 
 RunPath = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run directory.", show_default=False, callback=is_run)
+    str, typer.Argument(metavar="RUN", help="A run directory.", show_default=False, callback=checked_run)
 ]
 
 SHOWN = 12  # characters that a warning names
@@ -52,7 +52,7 @@ def open_run(path: str) -> "Run":
         console.note(
             f"Note: {path} is unsealed (made by an older version): a changed file in it goes unnoticed."
         )
-    if not run.is_finished and not run.data.get("imported"):
+    if not run.is_finished and not run.is_imported:
         console.note(f"Note: {path} is not finished; this is its best so far. To go on: {run.go_on_command}")
     return run
 

@@ -9,6 +9,7 @@ import typer
 from glassformer.cli import console
 from glassformer.cli.answers import put_filled
 from glassformer.cli.opening import RunPath, check_task_of, open_run, warn_unseen
+from glassformer.generation.limits import BEAMS, LENGTH_PENALTY
 
 LONGEST_NAME = 255  # of a file
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
@@ -149,11 +150,12 @@ def translate(
     beams: Annotated[
         int,
         typer.Option(min=1, help="Beam search: how many beginnings are followed; 1 takes the best token."),
-    ] = 4,
+    ] = BEAMS,
     length_penalty: Annotated[
         float | None,
         typer.Option(
-            help="Keeps translations from being too short: 0 not at all, 1 much; 0.6.", show_default=False
+            help=f"Keeps translations from being too short: 0 not at all, 1 much; {LENGTH_PENALTY}.",
+            show_default=False,
         ),
     ] = None,
     penalty: Annotated[float | None, typer.Option(hidden=True)] = None,
@@ -165,7 +167,7 @@ def translate(
         console.note(
             "Note: --penalty is called --length-penalty now; the old name goes with the next version."
         )
-    favour = next((value for value in (length_penalty, penalty) if value is not None), 0.6)
+    favour = next((value for value in (length_penalty, penalty) if value is not None), LENGTH_PENALTY)
     lines, opened = _lines(text), open_run(run)
     unseen = warn_unseen(opened, *lines)
     with console.working("translating", len(lines)) as advance:

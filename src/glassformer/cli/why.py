@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import console
-from glassformer.cli.opening import is_run, open_run
+from glassformer.cli.opening import checked_run, open_run
 
 why_app = typer.Typer(rich_markup_mode=None)
 
@@ -32,7 +32,7 @@ def why(
             metavar="RUN",
             help="A run to compute it on; none: made here.",
             show_default=False,
-            callback=is_run,
+            callback=checked_run,
         ),
     ] = None,
     plots: Annotated[

@@ -18,6 +18,13 @@ FORMAT_VERSION = 2  # 1: before runs were sealed
 
 LONGEST_SHOWN = 300  # characters of a value in a message
 TEXT_TASKS = ("language", "masked")  # they learn from text, the others from examples
+COMMANDS = {  # that use what a task learned
+    "language": "generate",
+    "masked": "fill",
+    "classify": "classify",
+    "tag": "classify",
+    "translate": "translate",
+}
 FAMILIES = {  # which models can do a task
     "language": ("transformer", "rnn", "gru", "lstm", "window"),
     "masked": ("transformer", "rnn", "gru", "lstm"),

@@ -180,7 +180,7 @@ def _is_header(table: Sequence[list[str]], label: int, labels: Sequence[str]) ->
     return again or (all(map(is_number, rest)) and not is_number(cells[0]))
 
 
-def is_number(cell: str) -> bool:
+def is_number(cell: str | bytes) -> bool:
     try:
         float(cell)
     except ValueError:

@@ -19,6 +19,7 @@ import numpy as np
 
 from glassformer.core.errors import DataError
 from glassformer.core.files import open_regular, user_path
+from glassformer.data.columns import is_number
 from glassformer.data.packed import open_packed
 
 LONGEST = 1 << 20  # bytes of a line
@@ -122,7 +123,7 @@ def _word(path: Path, number: int, line: bytes, dimension: int) -> str:
         return line.partition(b" ")[0].decode(errors="replace")
     parts = line.rsplit(None, dimension) if dimension > 0 else []
     more = parts[0].split()[1:] if parts else []
-    if len(parts) != dimension + 1 or (more and all(map(_is_number, more))):
+    if len(parts) != dimension + 1 or (more and all(map(is_number, more))):
         raise _other_columns(path, number, line, dimension)
     return parts[0].decode(errors="replace").strip()
 
@@ -142,7 +143,7 @@ def _numbers(path: Path, number: int, line: bytes, dimension: int) -> np.ndarray
         try:
             row = np.array(parts, np.float32)
         except ValueError:
-            row = np.array([float(part) if _is_number(part) else math.nan for part in parts], np.float32)
+            row = np.array([float(part) if is_number(part) else math.nan for part in parts], np.float32)
     if not np.isfinite(row).all():
         wrong = parts[int(np.isfinite(row).argmin())][:24].decode(errors="replace")
         raise DataError(
@@ -150,11 +151,3 @@ def _numbers(path: Path, number: int, line: bytes, dimension: int) -> np.ndarray
             f"{dimension} numbers"
         )
     return row
-
-
-def _is_number(part: bytes) -> bool:
-    try:
-        float(part)
-    except ValueError:
-        return False
-    return True

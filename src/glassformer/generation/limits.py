@@ -3,6 +3,7 @@
 from glassformer.core.errors import UsageError
 
 MOST_SEEDS = 2**63
+BEAMS, LENGTH_PENALTY = 4, 0.6  # of a translation, unless told
 
 
 def check_drawing(

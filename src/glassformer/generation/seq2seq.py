@@ -7,6 +7,7 @@ import torch
 
 from glassformer.data.batches import pad
 from glassformer.generation.beam import Hypothesis, beam_search
+from glassformer.generation.limits import BEAMS, LENGTH_PENALTY
 from glassformer.models.model import EncoderDecoderModel, evaluating
 
 BATCH_TOKENS = 4096  # source tokens times beams that are written for at once
@@ -19,8 +20,8 @@ def translate_ids(
     eot_id: int,
     *,
     source_eot_id: int | None = None,
-    beams: int = 4,
-    length_penalty: float = 0.6,
+    beams: int = BEAMS,
+    length_penalty: float = LENGTH_PENALTY,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[list[Hypothesis]]:
     """For each source (ids without marks) its translations, best first.

@@ -42,7 +42,7 @@ class Comparison:
         return draw(self.rows).figure
 
     def save(self, file: str | Path) -> None:
-        """Table and curves as .html; the curves alone as .svg or .png, their caption beside them as .txt."""
+        """Table and curves as .html; the curves alone as .svg or .png, with their caption as .caption.txt."""
         path = Path(file)
         if path.suffix not in (".html", ".svg", ".png"):
             raise UsageError(f"{file}: expected a name that ends in .html, .svg or .png")

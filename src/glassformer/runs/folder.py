@@ -8,14 +8,6 @@ from glassformer.core.errors import RunError, UsageError, closest
 from glassformer.core.files import names_in
 from glassformer.data.text_files import RUN_CONFIG as CONFIG
 
-COMMANDS = {  # that use what a task learned
-    "language": "generate",
-    "masked": "fill",
-    "classify": "classify",
-    "tag": "classify",
-    "translate": "translate",
-}
-
 
 def is_run(path: Path) -> bool:
     return (path / CONFIG).is_file()
@@ -50,6 +42,8 @@ def exists_already(folder: Path) -> RunError:
 
 def refuse_other_task(path: Path, task: str, fitting: Collection[str], wanted: str) -> None:
     """Refuse a run that learned something else, with the command that uses it."""
+    from glassformer.config.schema import COMMANDS  # most of what is asked here needs no settings
+
     if task not in fitting:
         raise UsageError(
             f"{path} learned the task {task}, and this is for {wanted}. What it can do: glassformer "

@@ -170,7 +170,7 @@ class OpenedRun:
         try:
             return self._read_json("result.json")
         except FileNotFoundError:
-            if self.data.get("imported"):
+            if self.is_imported:
                 raise RunError(f"{self.path} was trained elsewhere: how is not known here") from None
             raise RunError(
                 f"{self.path} is not finished: it has no result.json. Go on with it: {self.go_on_command}"
@@ -180,18 +180,29 @@ class OpenedRun:
     def verdict(self) -> str:
         """How its score stands to the best baseline, in a sentence."""
         score = self.result["score"]
-        advice = find_task(self.config.task).advice(self.config, quote(str(self.path)))
         return verdict(
             (score["name"], score["value"], score["more_is_better"]),
             self.result["floor_scores"],
             self.result["valid"].get("interval"),
-            advice if self.is_finished else f"finish it: {self.go_on_command}",
+            self.advice,
         )
+
+    @property
+    def advice(self) -> str:
+        """What to do when a baseline is better."""
+        if not self.is_finished and not self.is_imported:
+            return f"finish it: {self.go_on_command}"
+        return find_task(self.config.task).advice(self.config, quote(str(self.path)))
 
     @property
     def go_on_command(self) -> str:
         """What trains it to its end."""
         return f"glassformer train --out {quote(str(self.path))} --resume"
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether it was trained elsewhere, so that nothing is known of its data and training."""
+        return bool(self.data.get("imported"))
 
     @property
     def is_finished(self) -> bool:
@@ -244,7 +255,7 @@ class OpenedRun:
 
     def _open_task(self, data: str | None, target: str | None, warn: Warn) -> Task:
         kind, settings = find_task(self.config.task), self.config.data
-        if data is None and self.data.get("imported"):
+        if data is None and self.is_imported:
             raise UsageError(f"{self.path} was imported and has no data of its own: name some with --data")
         plain = {"source": data, "target": target, "mix": {}, "dedup": False, "split": "auto"}
         other = settings.model_copy(update=plain)

@@ -312,7 +312,7 @@ def _fit(
 
 def _resume(folder: Path, continued: Callable[[], Config], display: Display, world: World, more: More) -> Run:
     """Go on with a run as it was begun, from its newest checkpoint; or, if `more` is asked, longer."""
-    if Run(folder).data.get("imported"):
+    if Run(folder).is_imported:
         raise RunError(
             f"{folder} was imported and has nothing to resume. Train from it: --init {folder} --out …"
         )

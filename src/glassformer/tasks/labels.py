@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from torch import nn
 
-from glassformer.config.schema import Config
+from glassformer.config.schema import COMMANDS, Config
 from glassformer.config.section import Settings
 from glassformer.core.errors import DataError, UsageError
 from glassformer.data.columns import is_number
@@ -26,8 +26,6 @@ MAJORITY = 0.8  # share of one label from which on accuracy alone says little
 
 class LabelTask(ExamplesTask):
     """A label for a whole text, or for each word of it."""
-
-    command = "classify"
 
     def settings(self) -> Settings:
         if len(self.labels) < 2:
@@ -152,7 +150,7 @@ class LabelTask(ExamplesTask):
     @classmethod
     def next_command(cls, run: str, config: Config) -> str:
         if config.model.patch:
-            return f"Use it: glassformer {cls.command} {run} an-image.png"
+            return f"Use it: glassformer {COMMANDS[cls.name]} {run} an-image.png"
         return super().next_command(run, config)
 
     def output_name(self, number: int) -> str:

@@ -32,7 +32,6 @@ BASELINE_TOKENS = 8_000_000  # of training text that the n-gram model counts at 
 class LanguageTask(TextTask):
     name = "language"
     understands = ("stride",)
-    command = "generate"
     writes = True
     asked = "the token after it"
 

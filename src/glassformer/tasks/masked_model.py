@@ -37,7 +37,6 @@ class Filled:
 class MaskedTask(TextTask):
     name = "masked"
     specials = (END_OF_TEXT, MASK)
-    command = "fill"
     asked = "the word itself, hidden"
 
     @staticmethod

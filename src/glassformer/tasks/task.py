@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from glassformer.config.data import DataConfig
 from glassformer.config.model import ModelConfig
-from glassformer.config.schema import Config
+from glassformer.config.schema import COMMANDS, Config
 from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
 from glassformer.data.examples import Examples
@@ -88,7 +88,6 @@ class Task(ABC):
     name: ClassVar[str]
     specials: ClassVar[tuple[str, ...]] = (END_OF_TEXT,)  # what its tokenizer must know
     understands: ClassVar[tuple[str, ...]] = ()  # of EvalOptions
-    command: ClassVar[str] = "eval"  # that uses a model of it
     writes: ClassVar[bool] = False  # whether a text can be gone on with
     asked: ClassVar[str] = ""  # about a word that refers to another (`question`); nothing: not looked for
     unknown_means: ClassVar[str] = (  # what is to be said of a measurement with unknown tokens
@@ -214,7 +213,7 @@ class Task(ABC):
     @classmethod
     def next_command(cls, run: str, config: Config) -> str:
         """What to do with a new run."""
-        return f'Use it: glassformer {cls.command} {run} "your words"'
+        return f'Use it: glassformer {COMMANDS[cls.name]} {run} "your words"'
 
     def preference(self, model: nn.Module, config: Config, first: str, second: str) -> float:
         """How much more a model gives the first of two sentences that differ in a word."""

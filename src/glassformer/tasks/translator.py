@@ -23,6 +23,7 @@ from glassformer.evaluation.bleu import (
 from glassformer.evaluation.error_analysis import Mistakes, translation_mistakes
 from glassformer.evaluation.result import Result
 from glassformer.generation.beam import Hypothesis
+from glassformer.generation.limits import BEAMS, LENGTH_PENALTY
 from glassformer.generation.seq2seq import translate_ids
 from glassformer.models.build import EncoderDecoder
 from glassformer.models.model import EncoderDecoderModel
@@ -40,7 +41,6 @@ WORD, ALPHABET = 32, 256  # characters of a word at most, and different ones of 
 class TranslateTask(ExamplesTask):
     name = "translate"
     understands = ("beams", "length_penalty", "progress")
-    command = "translate"
     unknown_means = "and what they stand for is lost: it cannot be read, nor written"
 
     def __init__(
@@ -168,8 +168,8 @@ class TranslateTask(ExamplesTask):
         config: Config,
         texts: list[str],
         *,
-        beams: int = 4,
-        length_penalty: float = 0.6,
+        beams: int = BEAMS,
+        length_penalty: float = LENGTH_PENALTY,
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[list[tuple[str, Hypothesis]]]:
         """For each text its translations, best first."""
