@@ -1,34 +1,47 @@
-"""From scores to a choice: greedy, temperature, top-k, top-p and min-p; a penalty for what was said before.
+"""From scores to a choice: what is said before counts less, temperature, top-k, top-p, min-p, and the draw.
 
-Letters: B sequences, V vocabulary.
+    raw        the model's scores
+    weighed    + bias of a token, − penalties for what prompt and text already have, −∞ where a constraint forbids
+    tempered   ÷ temperature
+    cut        −∞ for all but the k best, then all but those that together have p, then all below min_p × the best
+    chosen     the best of what is left, each with its Gumbel number added (noise.py); without a temperature, the best
+
+The choice is a function of the scores, the settings, the seed and the position, so whatever computes the
+scores chooses the same token. fast/choose.py is the same for one row, compiled.
+
+Letters: B rows, V vocabulary.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from secrets import randbits
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
+from glassformer.core.errors import UsageError
 from glassformer.data.order import fold_seed
-from glassformer.generation.limits import check_drawing
+from glassformer.generation.limits import STRONGEST, check_drawing
+from glassformer.generation.noise import gumbel, key_of
 
 SEED_BITS = 32  # of a seed that is drawn: short enough to type again
 GREEDY = 1e-5  # a temperature below this is the limit itself: the best token
 
 
-@dataclass
+@dataclass(frozen=True)
 class Sampler:
-    """Draws the next token of each sequence. Filters apply in the order of the fields.
+    """How the next token of a text is chosen. Filters apply in the order of the fields.
 
-    `temperature` divides the logits: below 1 the likely becomes likelier; 0 is greedy.
+    `temperature` divides the scores: below 1 the likely becomes likelier; 0 is greedy.
     `top_k` keeps the k best. `top_p` keeps the smallest set of best tokens whose probability reaches p.
     `min_p` keeps tokens at least p times as likely as the best.
 
-    `repetition_penalty` comes before all of them, for tokens that prompt or text already have: their logits
-    are divided by it where they are positive and multiplied where they are negative. 1 is none. It needs to
-    know the text, so it works in the choice that `for_rows` gives.
+    The rest comes before all of them. `repetition_penalty` is for tokens that prompt or text already have:
+    their scores are divided by it where they are positive and multiplied where they are negative; 1 is none.
+    `presence_penalty` is taken off the score of a token that the text already has, `frequency_penalty` as
+    often as it has it; both leave the prompt alone. `bias` is added to the scores of single tokens.
     """
 
     temperature: float = 1.0
@@ -37,119 +50,152 @@ class Sampler:
     min_p: float | None = None
     seed: int | None = None
     repetition_penalty: float = 1.0
-    _generators: dict[torch.device, torch.Generator] = field(default_factory=dict, repr=False)
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    bias: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_drawing(
-            self.temperature, self.top_k, self.top_p, self.min_p, self.seed, self.repetition_penalty
+            self.temperature,
+            self.top_k,
+            self.top_p,
+            self.min_p,
+            self.seed,
+            self.repetition_penalty,
+            self.presence_penalty,
+            self.frequency_penalty,
+        )
+        for token, value in self.bias.items():
+            if token < 0 or not -STRONGEST <= value <= STRONGEST:
+                raise UsageError(
+                    f"bias {value} of token {token}: expected an id and −{STRONGEST:g} to {STRONGEST:g}"
+                )
+
+    @property
+    def is_greedy(self) -> bool:
+        return self.temperature < GREEDY
+
+    @property
+    def weighs(self) -> bool:
+        """Whether scores are changed by what was said before, or token by token."""
+        return bool(
+            self.bias or self.repetition_penalty != 1 or self.presence_penalty or self.frequency_penalty
         )
 
-    def __call__(self, logits: Tensor) -> Tensor:
-        """Token ids (B) for logits (B, V)."""
-        if self.temperature < GREEDY:
-            return logits.argmax(-1)
-        probabilities = self.probabilities(logits)
-        return torch.multinomial(probabilities, 1, generator=self._generator(logits.device)).squeeze(-1)
+    @property
+    def filters(self) -> tuple[float, int | None, float | None, float | None]:
+        """What a row of a step shares with others that are tempered and cut alike."""
+        return self.temperature, self.top_k, self.top_p, self.min_p
 
     def with_seed(self) -> Self:
         """The same with a seed: its own, or one that is drawn here, so that it can be given again."""
-        if self.seed is not None or self.temperature < GREEDY:
+        if self.seed is not None or self.is_greedy:
             return self
-        return replace(self, seed=randbits(SEED_BITS), _generators={})
+        return replace(self, seed=randbits(SEED_BITS))
 
-    def for_rows(self, n: int, prompt: Sequence[int] = ()) -> Callable[[Tensor], Tensor]:
-        """The same for n sequences, each with random numbers of its own: a row does not depend on the others.
-
-        The first row's are those of this sampler's seed, from their beginning: two generations by one sampler
-        with a seed are the same. `prompt` is what a penalty counts as said before.
-        """
-        choose = self._choose_rows(n)
-        if self.repetition_penalty == 1:
-            return choose
-        before = [dict.fromkeys(prompt) for _ in range(n)]
-
-        def choose_anew(logits: Tensor) -> Tensor:
-            chosen = choose(self._penalised(logits, before))
-            for said, token in zip(before, chosen.tolist(), strict=True):
-                said[token] = None
-            return chosen
-
-        return choose_anew
-
-    def _penalised(self, logits: Tensor, before: Sequence[Iterable[int]]) -> Tensor:
-        """Logits (B, V) in which what each row has said before counts less."""
-        logits, penalty = logits.clone(), self.repetition_penalty
-        for row, said in zip(logits, before, strict=True):
-            ids = torch.tensor(list(said), dtype=torch.long, device=logits.device)
-            row[ids] = torch.where(row[ids] > 0, row[ids] / penalty, row[ids] * penalty)
-        return logits
-
-    def _choose_rows(self, n: int) -> Callable[[Tensor], Tensor]:
-        if self.temperature < GREEDY:
+    def for_row(self, i: int) -> Self:
+        """The same for the i-th of several texts, with random numbers of its own; the first has this seed's."""
+        if i == 0 or self.seed is None:
             return self
-        seeds = [self.seed if i == 0 or self.seed is None else fold_seed(self.seed, i) >> 1 for i in range(n)]
-        rows = [replace(self, seed=seed, _generators={}) for seed in seeds]
-
-        def choose(logits: Tensor) -> Tensor:
-            return torch.cat([row(logits[i : i + 1]) for i, row in enumerate(rows)])
-
-        return choose
+        return replace(self, seed=fold_seed(self.seed, i) >> 1)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """What is drawn from, (B, V): each row sums to one."""
-        logits = logits.float() / self.temperature
-        if self.top_k is not None and self.top_k < logits.shape[-1]:
-            smallest = logits.topk(self.top_k, dim=-1).values[:, -1:]
-            logits = logits.masked_fill(logits < smallest, float("-inf"))
-        if self.top_p is not None:
-            ordered, index = logits.sort(dim=-1, descending=True, stable=True)
-            share = ordered.softmax(-1)
-            beyond = share.cumsum(-1) - share >= self.top_p  # the better ones alone already reach p
-            logits = logits.masked_fill(beyond.scatter(-1, index, beyond), float("-inf"))
-        probabilities = logits.softmax(-1)
-        if self.min_p is not None:
-            floor = self.min_p * probabilities.amax(-1, keepdim=True)
-            probabilities = probabilities.masked_fill(probabilities < floor, 0.0)
-            probabilities = probabilities / probabilities.sum(-1, keepdim=True)
-        return probabilities
-
-    def _generator(self, device: torch.device) -> torch.Generator:
-        """One stream of random numbers per device, apart from everybody else's."""
-        if device not in self._generators:
-            generator = torch.Generator(device)
-            if self.seed is None:
-                generator.seed()
-            else:
-                generator.manual_seed(self.seed)
-            self._generators[device] = generator
-        return self._generators[device]
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """A token that was drawn, its probability before temperature and filters, and the likeliest there."""
-
-    id: int
-    probability: float
-    best: list[tuple[int, float]]
+        return cut(logits.float() / self.temperature, self.top_k, self.top_p, self.min_p).softmax(-1)
 
 
 @dataclass
-class Watched(Sampler):
-    """A sampler that writes down what it draws for the first sequence."""
+class Said:
+    """What a text has by now, for the penalties."""
 
-    chosen: list[Chosen] = field(default_factory=list)
-    others: int = 3
+    prompt: frozenset[int] = frozenset()
+    written: Counter[int] = field(default_factory=Counter)
 
-    def for_rows(self, n: int, prompt: Sequence[int] = ()) -> Callable[[Tensor], Tensor]:
-        choose = super().for_rows(n, prompt)
+    def __post_init__(self) -> None:
+        self.prompt = frozenset(self.prompt)
 
-        def watch(logits: Tensor) -> Tensor:
-            chosen = choose(logits)
-            shares, token = logits[0].float().softmax(-1), int(chosen[0])
-            best = shares.topk(min(self.others, len(shares)))
-            likeliest = list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
-            self.chosen.append(Chosen(token, float(shares[token]), likeliest))
-            return chosen
 
-        return watch
+def weigh(logits: Tensor, sampler: Sampler, said: Said) -> Tensor:
+    """Scores (V) of one row with bias and penalties."""
+    logits = logits.float().clone()
+    if sampler.bias:
+        ids = torch.tensor(list(sampler.bias), device=logits.device)
+        logits[ids] += torch.tensor(list(sampler.bias.values()), device=logits.device)
+    if sampler.repetition_penalty != 1 and (known := said.prompt | said.written.keys()):
+        ids, penalty = torch.tensor(sorted(known), device=logits.device), sampler.repetition_penalty
+        logits[ids] = torch.where(logits[ids] > 0, logits[ids] / penalty, logits[ids] * penalty)
+    if (sampler.presence_penalty or sampler.frequency_penalty) and said.written:
+        ids = torch.tensor(list(said.written), device=logits.device)
+        times = torch.tensor(list(said.written.values()), device=logits.device)
+        logits[ids] -= sampler.presence_penalty + sampler.frequency_penalty * times
+    return logits
+
+
+def cut(logits: Tensor, top_k: int | None, top_p: float | None, min_p: float | None) -> Tensor:
+    """Tempered scores (B, V) with −∞ for what is left out."""
+    nothing = float("-inf")
+    if top_k is not None and top_k < logits.shape[-1]:
+        smallest = logits.topk(top_k, dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < smallest, nothing)
+    if top_p is not None and top_p < 1:
+        ordered, index = logits.sort(dim=-1, descending=True, stable=True)
+        share = ordered.softmax(-1)
+        beyond = share.cumsum(-1) - share >= top_p  # the better ones alone already reach p
+        logits = logits.masked_fill(beyond.scatter(-1, index, beyond), nothing)
+    if min_p is not None:
+        best = logits.amax(-1, keepdim=True)
+        logits = logits.masked_fill((logits - best).exp() < min_p, nothing)
+    return logits
+
+
+def draw(logits: Tensor, keys: Tensor) -> Tensor:
+    """One token of each row of tempered and cut scores (B, V), with the rows' keys (B)."""
+    noise = gumbel(keys, torch.arange(logits.shape[-1], device=logits.device))
+    return (logits.double() + noise).argmax(-1)
+
+
+def choose(logits: Tensor, samplers: Sequence[Sampler], positions: Sequence[int]) -> Tensor:
+    """The next token of each row, (B), for weighed scores (B, V) at these positions of their texts."""
+    alike: dict[tuple[float, int | None, float | None, float | None], list[int]] = {}
+    for row, sampler in enumerate(samplers):
+        alike.setdefault(sampler.filters, []).append(row)
+    chosen = torch.empty(len(logits), dtype=torch.long, device=logits.device)
+    for rows in alike.values():
+        some = logits if len(rows) == len(logits) else logits[rows]
+        first = samplers[rows[0]]
+        if first.is_greedy:
+            tokens = some.argmax(-1)
+        else:
+            pairs = [(samplers[row].seed, positions[row]) for row in rows]
+            assert all(seed is not None for seed, _ in pairs), "a sampler that draws has a seed by now"
+            keys = torch.tensor([key_of(seed or 0, at) for seed, at in pairs], device=logits.device)
+            tokens = draw(
+                cut(some.float() / first.temperature, first.top_k, first.top_p, first.min_p), keys
+            )
+        if len(rows) == len(logits):
+            return tokens
+        chosen[rows] = tokens
+    return chosen
+
+
+class Stages(NamedTuple):
+    """One choice, step by step: scores (V) each, and the token."""
+
+    raw: Tensor
+    weighed: Tensor
+    tempered: Tensor
+    cut: Tensor
+    noisy: Tensor
+    chosen: int
+
+
+def stages(logits: Tensor, sampler: Sampler, position: int, said: Said | None = None) -> Stages:
+    """How the token after `position` tokens of a text is chosen from scores (V): what `choose` does, shown."""
+    weighed = weigh(logits, sampler, said or Said())
+    if sampler.is_greedy:
+        return Stages(logits, weighed, weighed, weighed, weighed, int(weighed.argmax()))
+    tempered = weighed / sampler.temperature
+    left = cut(tempered[None], sampler.top_k, sampler.top_p, sampler.min_p)[0]
+    keys = torch.tensor([key_of(sampler.seed or 0, position)], device=logits.device)
+    noisy = left.double() + gumbel(keys, torch.arange(len(logits), device=logits.device))[0]
+    return Stages(logits, weighed, tempered, left, noisy, int(noisy.argmax()))

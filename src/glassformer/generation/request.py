@@ -1,0 +1,84 @@
+"""What is asked of the engine, and what it answers. In ids, never in text."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+
+from glassformer.generation.sampling import Sampler
+from glassformer.models.tap import Tap
+
+NewTap = Callable[[int], Tap]  # for each time that a text is read anew, from this position of it
+
+
+class Ending(StrEnum):
+    """Why a text ended."""
+
+    MARK = "mark"  # the model wrote the mark that ends a text
+    TOLD = "told"  # whoever reads it has enough: a stop text, a constraint that is fulfilled
+    LENGTH = "length"  # as many tokens as were asked for
+    FULL = "full"  # the context is full and the text was not to slide
+    CANCELLED = "cancelled"
+    FAILED = "failed"  # `Handle.error` says how; other texts go on
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One token of a text, and how likely it was, before temperature and filters."""
+
+    id: int
+    log_prob: float | None = None  # None where it was not asked for, or nothing stands before it
+    likeliest: tuple[tuple[int, float], ...] = ()  # the best tokens there, with their log-probabilities
+
+
+class Constraint(Protocol):
+    """What a text may be: asked before each token, told each one."""
+
+    def allowed(self) -> np.ndarray | None:
+        """True for each id that may come next, (V); None: all."""
+        ...
+
+    def accept(self, token: int) -> bool:
+        """Whether the text may go on after this token."""
+        ...
+
+
+@dataclass
+class Request:
+    """One text to be written.
+
+    `on_token` is called for every token, on the engine's thread; False ends the text. `on_prompt` is called
+    once with the tokens of the prompt, if their probabilities are asked for (`scores_prompt`).
+    """
+
+    ids: Sequence[int]  # what it goes on from, at least one token
+    tokens: int  # to write at most; 0 only reads
+    sampler: Sampler = field(default_factory=Sampler)
+    end: int | None = None  # the mark that ends a text
+    likeliest: int | None = None  # log-probabilities of each token, and of so many of the best ones
+    scores_prompt: bool = False
+    constraint: Constraint | None = None
+    forced: Sequence[int] = ()  # tokens to be written first, whatever the model thinks of them
+    slides: bool = True  # at a full context the older half is dropped; else the text ends
+    new_tap: NewTap | None = None
+    on_token: Callable[[Written], bool | None] = lambda _: None
+    on_prompt: Callable[[list[Written]], None] = lambda _: None
+    on_end: Callable[["Handle"], None] = lambda _: None
+
+
+class Handle:
+    """A request on its way."""
+
+    def __init__(self, request: Request):
+        self.request = request
+        self.ending: Ending | None = None  # None while it is written
+        self.error: Exception | None = None
+        self.written = 0  # tokens so far
+        self.shared = 0  # tokens of the prompt that another text had read already
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """End it at the next step; from any thread."""
+        self.cancelled = True

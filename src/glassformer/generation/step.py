@@ -1,0 +1,64 @@
+"""One step of a generation, as data: pieces of texts in, scores out.
+
+A *slot* is what is remembered of one text. A *piece* is some more tokens of it, read behind what the slot
+holds: the next token of a text that is written, a part of a prompt, or several guesses that are to be checked
+at once are all the same to a step. Pieces of one call belong to different slots.
+
+Letters: R scored positions, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from glassformer.models.tap import Tap, off
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """What is remembered of one text."""
+
+    length: int = 0  # tokens it has read
+    pages: list[int] = field(default_factory=list)  # where its keys and values lie, for models that have them
+    hashes: list[bytes] = field(default_factory=list)  # of its full pages, each with all before it
+    state: Any = None  # of a model whose memory is no list of positions
+    shares: bool = True  # whether others may use its pages
+
+
+@dataclass(slots=True)
+class Piece:
+    slot: Slot
+    ids: Sequence[int]
+    scored: int = 1  # of how many positions at its end scores are wanted
+    tap: Tap = off
+
+
+class Step(Protocol):
+    """A model as the engine sees it."""
+
+    vocab: int
+    limit: int | None  # positions a slot can hold; None: any number
+
+    def open(self, ids: Sequence[int], shares: bool = True) -> Slot:
+        """A slot for a text, which may already hold its beginning if another text has read it."""
+        ...
+
+    def reserve(self, slot: Slot, positions: int) -> bool:
+        """Make room for so many more; False if there is none just now."""
+        ...
+
+    def fork(self, slot: Slot) -> Slot:
+        """Another slot that holds the same."""
+        ...
+
+    def forget(self, slot: Slot, length: int) -> None:
+        """Keep the first `length` tokens only."""
+        ...
+
+    def close(self, slot: Slot) -> None: ...
+
+    def scores(self, pieces: Sequence[Piece]) -> Tensor:
+        """Read the pieces; scores (R, V) of what follows their last positions, in the order of the pieces."""
+        ...
