@@ -149,7 +149,7 @@ class Engine:
                 self._end(row, Ending.LENGTH)
 
     def _is_read_by_another(self, row: Row) -> bool:
-        """Whether the beginning of this text is just being read for another one: then it is worth the wait."""
+        """Whether the beginning of this text is just being read for another: that is worth the wait."""
         return any(
             other.slot is not None
             and other.unread > 1

@@ -1,10 +1,10 @@
 """From scores to a choice: what is said before counts less, temperature, top-k, top-p, min-p, and the draw.
 
     raw        the model's scores
-    weighed    + bias of a token, − penalties for what prompt and text already have, −∞ where a constraint forbids
+    weighed    + bias of a token, − penalties for what is there already, −∞ where a constraint forbids
     tempered   ÷ temperature
-    cut        −∞ for all but the k best, then all but those that together have p, then all below min_p × the best
-    chosen     the best of what is left, each with its Gumbel number added (noise.py); without a temperature, the best
+    cut        −∞ for all but the k best, for what is beyond a share of p, for what is below min_p × the best
+    chosen     the best of what is left, each with its Gumbel number added (noise.py), or without if greedy
 
 The choice is a function of the scores, the settings, the seed and the position, so whatever computes the
 scores chooses the same token. fast/choose.py is the same for one row, compiled.
