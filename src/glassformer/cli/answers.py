@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from glassformer.cli import console
 
 if TYPE_CHECKING:
-    from glassformer.generation.sampling import Chosen
+    from glassformer.generation.request import Written
     from glassformer.tasks.masked_model import Filled
     from glassformer.tokenizers.tokenizer import Tokenizer
 
@@ -23,12 +23,14 @@ def put_filled(answer: "Filled", probabilities: bool = True) -> None:
             console.put(f"  {label:9} {visible(token):16} {p:6.1%} {bar(p, WIDTH)}")
 
 
-def put_written(tokenizer: "Tokenizer", chosen: "list[Chosen]") -> None:
+def put_written(tokenizer: "Tokenizer", chosen: "list[Written]") -> None:
     """Each token that was written: how likely it was, and what was likelier still."""
+    from math import exp
+
     from glassformer.cli.tokens import shown
     from glassformer.inspection.report_text import bar
 
     for token in chosen:
-        others = "  ".join(f"{shown(tokenizer.token_bytes(i))} {p:.0%}" for i, p in token.best)
-        name = shown(tokenizer.token_bytes(token.id))
-        console.put(f"  {name:16} {token.probability:6.1%} {bar(token.probability, WIDTH):{WIDTH}}  {others}")
+        others = "  ".join(f"{shown(tokenizer.token_bytes(i))} {exp(p):.0%}" for i, p in token.likeliest)
+        name, share = shown(tokenizer.token_bytes(token.id)), exp(token.log_prob or 0.0)
+        console.put(f"  {name:16} {share:6.1%} {bar(share, WIDTH):{WIDTH}}  {others}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 chat_app = typer.Typer(rich_markup_mode=None)
 
 KEPT_LINES = 1000
+OTHERS = 3  # likely tokens that are shown beside the one that was drawn
 HELP = """A line is answered by the model; an empty one lets a language model go on with its own text.
 /probs             show probabilities with each answer, or no longer
 /temperature 0.8   below 1 safer, above 1 wilder, 0: always the likeliest token
@@ -172,26 +173,30 @@ Answer = Callable[[str, Wishes], None]
 
 
 def _goes_on(run: "Run") -> Answer:
-    from glassformer.generation.sampling import Watched
+    from glassformer.generation.sampling import Sampler
+    from glassformer.generation.stream import Text
 
     written = ""
 
     def answer(line: str, wishes: Wishes) -> None:
         nonlocal written
         prompt = line or written
-        sampler = Watched(wishes.temperature, wishes.top_k, wishes.top_p, None, wishes.seed).with_seed()
-        assert isinstance(sampler, Watched)
-        wishes.drawn = sampler.seed
+        sampler = Sampler(wishes.temperature, wishes.top_k, wishes.top_p, None, wishes.seed).with_seed()
+        wishes.drawn, texts = sampler.seed, list[Text]()
         written = prompt
         console.put(line, end="")
         try:
-            for (part,) in run.stream(prompt, wishes.tokens, sampler=sampler):
+            likeliest = OTHERS if wishes.probs else None
+            parts = run.stream(
+                prompt, wishes.tokens, sampler=sampler, likeliest=likeliest, on_text=texts.extend
+            )
+            for (part,) in parts:
                 written += part
                 console.put(part, end="")
         finally:
             console.put("")
         if wishes.probs:
-            put_written(run.tokenizer, sampler.chosen)
+            put_written(run.tokenizer, texts[0].tokens)
 
     return answer
 

@@ -96,25 +96,26 @@ def generate(
         _generate_by_beams(opened.search(prompt, tokens, beams)[:n], prompt, unseen, json_)
         return
     from glassformer.generation.sampling import Sampler
+    from glassformer.generation.stream import Text
 
     sampler = Sampler(chosen, top_k, top_p, min_p, seed, repetition_penalty or 1.0).with_seed()
-    parts = opened.stream(prompt, tokens, sampler=sampler, n=n, stop=stops)
-    written: list[list[str]] = []
+    written: list[Text] = []
+    parts = opened.stream(prompt, tokens, sampler=sampler, n=n, stop=stops, on_text=written.extend)
     if n == 1 and not json_:  # on the terminal as it is written
         console.put(prompt, end="")
         for pieces in parts:
-            written.append(pieces)
             console.put(pieces[0], end="")
         console.put("")
     else:
         console.phase("Writing")
-        written.extend(parts)
-    cut = bool(stops) and len(written) >= tokens
+        for _ in parts:
+            pass
+    cut = bool(stops) and not all(text.ended for text in written)
     if cut:
         console.note(
             f"Note: ended by --tokens {tokens} before the text of --stop came; more tokens write on."
         )
-    texts = ["".join(pieces) for pieces in zip(*written, strict=True)]
+    texts = [text.text for text in written]
     if json_:
         found = {"prompt": prompt, "texts": texts, "seed": sampler.seed, "unseen": unseen, "cut": cut}
         console.put_json(found)

@@ -1,69 +1,392 @@
-"""Generating: one token at a time, each fed back in. Handles ids, never text.
+"""The engine: many texts at once, one step after the other. Handles ids, never text.
 
-With the model's state (a key-value cache, a recurrent state) a step costs one position; without it, the whole
-prefix again. Both give the same tokens. A model with a limit of context sees so many tokens at most: when
-they are full, the older half is dropped and the rest is read anew, so that a text of any length can be
-written and the cost of this stays small.
+A turn of its loop:
 
-Letters: B sequences, T tokens, V vocabulary.
+    1  admit    waiting requests get a slot, as long as there are rows and room for their keys
+    2  read     prompts, all but their last token, in chunks, so that nobody waits long for a long one
+    3  write    one step for all texts that have read everything but one token: each gets its next token
+    4  retire   what has ended, was cancelled or went wrong leaves; its room is free for the next
+
+Requests join and leave between steps. What a text becomes does not depend on its neighbours, nor on the turn
+in which it came: its random numbers are functions of its seed and of positions (noise.py). A text whose
+context is full drops its older half and goes on from the rest, or ends (`Request.slides`).
+
+When there is no room for one position more, the text that came last gives its room back and waits; it goes on
+later by reading what it has written so far, to the same end.
+
+Letters: R rows, V vocabulary.
 """
 
-from collections.abc import Callable, Iterator
+import threading
+from collections import deque
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from glassformer.models.attention import growing_keys
-from glassformer.models.model import LanguageModel, evaluating
-from glassformer.models.tap import Tap, off
+from glassformer.core.errors import GlassformerError, UsageError
+from glassformer.generation import sampling
+from glassformer.generation.pages import SIZE
+from glassformer.generation.plain import start_of
+from glassformer.generation.request import Ending, Handle, Request, Written
+from glassformer.generation.sampling import Said
+from glassformer.generation.step import Piece, Slot, Step
+from glassformer.models.tap import off
 
-Choose = Callable[[Tensor], Tensor]
-NewTap = Callable[[int], Tap]  # for each time that a text is read anew, from this position of it
-
-
-@torch.no_grad()
-def generate(
-    model: LanguageModel,
-    prompt: Tensor,
-    tokens: int,
-    choose: Choose,
-    *,
-    cached: bool = True,
-    new_tap: NewTap = lambda _: off,
-) -> Iterator[Tensor]:
-    """Yield the next token of each sequence, (B), `tokens` times. `prompt` is (B, T) with T ≥ 1."""
-    with evaluating(model):
-        steps = (_with_cache if cached else _without_cache)(model, prompt, choose, new_tap)
-        for _, chosen in zip(range(tokens), steps, strict=False):
-            yield chosen
+ROWS, CHUNK = 64, 512  # texts that are written at once; tokens of prompts that are read between two steps
 
 
-def _with_cache(model: LanguageModel, ids: Tensor, choose: Choose, new_tap: NewTap) -> Iterator[Tensor]:
-    length, ids = ids.shape[1], _fit(ids, model.limit)
-    while True:
-        state, tap = model.new_state(len(ids)), new_tap(length - ids.shape[1])
-        new = ids
-        while model.limit is None or ids.shape[1] <= model.limit:
-            with growing_keys():
-                logits = model.next_scores(new, state, tap)
-            chosen = choose(logits)
-            yield chosen
-            new, length = chosen[:, None], length + 1
-            if model.limit is not None:  # else nothing is ever read again
-                ids = torch.cat([ids, new], dim=1)
-        ids = _fit(ids, model.limit)
+class Row:
+    """A text that is being read or written."""
+
+    def __init__(self, handle: Handle):
+        self.handle, self.request = handle, handle.request
+        self.ids = list(handle.request.ids)
+        self.slot: Slot | None = None
+        self.start = 0  # the token at the slot's first position
+        self.tap = off
+        self.said: Said | None = None
+        if self.request.sampler.weighs:
+            self.said = Said(frozenset(self.ids))
+        self.scored: list[Written] = []  # tokens of the prompt, where they are wanted
+        self.scores_prompt = self.request.scores_prompt  # until they have been told
+        special = (self.said, self.request.constraint, self.request.new_tap, self.request.likeliest)
+        self.is_plain = not self.request.forced and all(wish is None for wish in special)
+
+    @property
+    def unread(self) -> int:
+        assert self.slot is not None
+        return len(self.ids) - self.start - self.slot.length
+
+    def next(self, count: int) -> list[int]:
+        """The next tokens to read."""
+        assert self.slot is not None
+        at = self.start + self.slot.length
+        return self.ids[at : at + count]
 
 
-def _without_cache(model: LanguageModel, ids: Tensor, choose: Choose, new_tap: NewTap) -> Iterator[Tensor]:
-    """The plain way, and the oracle of the other."""
-    length, ids = ids.shape[1], _fit(ids, model.limit)
-    while True:
-        chosen = choose(model(ids, tap=new_tap(length - ids.shape[1]))[:, -1])
-        yield chosen
-        length += 1
-        ids = _fit(torch.cat([ids, chosen[:, None]], dim=1), model.limit)
+class Engine:
+    """Texts from one model. `submit` and `Handle.cancel` are for any thread, `turn` for one at a time."""
+
+    def __init__(self, step: Step, *, rows: int = ROWS, chunk: int = CHUNK):
+        self.step, self.rows, self.chunk = step, rows, chunk
+        self.running: list[Row] = []
+        self.waiting: deque[Row] = deque()
+        self._inbox: deque[Row] = deque()  # what other threads have brought
+        self._came = threading.Event()
+
+    def __len__(self) -> int:
+        """Texts that are here: written, waiting, just brought."""
+        return len(self.running) + len(self.waiting) + len(self._inbox)
+
+    def submit(self, request: Request) -> Handle:
+        check_request(request, self.step)
+        handle = Handle(request)
+        self._inbox.append(Row(handle))
+        self._came.set()
+        return handle
+
+    def write(self, request: Request) -> Handle:
+        """Write one text, here and now."""
+        handle = self.submit(request)
+        while handle.ending is None:
+            self.turn()
+        if handle.error is not None:
+            raise handle.error
+        return handle
+
+    def wait(self, seconds: float) -> None:
+        """Until a request comes, or so long."""
+        self._came.wait(seconds)
+
+    def turn(self) -> bool:
+        """One step; whether there is more to do."""
+        self._came.clear()
+        while self._inbox:
+            self.waiting.append(self._inbox.popleft())
+        self._drop_cancelled()
+        self._admit()
+        self._read()
+        self._write()
+        return len(self) > 0
+
+    def end_all(self, error: Exception | None = None) -> None:
+        """End everything that is there, for good."""
+        while self._inbox:
+            self.waiting.append(self._inbox.popleft())
+        for row in [*self.running, *self.waiting]:
+            self._end(row, Ending.CANCELLED if error is None else Ending.FAILED, error)
+
+    # 1 admit
+
+    def _drop_cancelled(self) -> None:
+        for row in [row for row in (*self.running, *self.waiting) if row.handle.cancelled]:
+            self._end(row, Ending.CANCELLED)
+
+    def _admit(self) -> None:
+        while self.waiting and len(self.running) < self.rows:
+            row = self.waiting[0]
+            if self._is_read_by_another(row):
+                return
+            try:
+                self._open(row)
+            except Exception as error:  # a tap that cannot be made, a step that cannot be opened
+                self.waiting.popleft()
+                self._end(row, Ending.FAILED, error)
+                continue
+            assert row.slot is not None
+            if not self.step.reserve(row.slot, row.unread):
+                self._close(row)
+                if self.running:
+                    return
+                self.waiting.popleft()
+                self._end(row, Ending.FAILED, no_room())
+                continue
+            self.waiting.popleft()
+            row.handle.shared = max(row.handle.shared, row.slot.length)
+            self.running.append(row)
+            if row.request.tokens == 0 and not row.scores_prompt:
+                self._end(row, Ending.LENGTH)
+
+    def _is_read_by_another(self, row: Row) -> bool:
+        """Whether the beginning of this text is just being read for another: that is worth the wait."""
+        return any(
+            other.slot is not None
+            and other.unread > 1
+            and other.slot.shares
+            and _shares(row.request)
+            and other.start == 0
+            and _common(row.ids, other.ids) >= other.slot.length + SIZE
+            for other in self.running
+        )
+
+    def _open(self, row: Row) -> None:
+        row.start = start_of(len(row.ids), self.step.limit)
+        row.slot, row.scored = self.step.open(row.ids[row.start :], _shares(row.request)), []
+        if row.request.new_tap is not None:
+            row.tap = row.request.new_tap(row.start)
+
+    def _piece(self, row: Row, count: int, scored: int) -> Piece:
+        """The next tokens of a text."""
+        assert row.slot is not None
+        if self.step.reads_anew and row.request.new_tap is not None:
+            row.tap = row.request.new_tap(row.start)
+        return Piece(row.slot, row.next(count), scored, row.tap)
+
+    # 2 read
+
+    def _read(self) -> None:
+        """What prompts there are, as far as one turn goes; whoever came first is served first."""
+        budget = self.chunk
+        for row in [row for row in self.running if row.slot is not None and row.unread > 1]:
+            if budget <= 0:
+                return
+            count = min(row.unread - 1, budget)
+            budget -= count
+            wanted = count if row.scores_prompt else 0
+            assert row.slot is not None
+            try:
+                scores = self.step.scores([self._piece(row, count, wanted)])
+                if wanted:
+                    self._score(row, scores)
+            except Exception as error:
+                self._end(row, Ending.FAILED, error)
+                continue
+            self.step.publish(row.slot, row.ids[row.start :])
+            if row.scores_prompt and row.unread == 1:
+                self._tell_prompt(row)
+
+    def _score(self, row: Row, scores: Tensor) -> None:
+        assert row.slot is not None
+        end = row.start + row.slot.length + 1
+        row.scored += written(scores, row.ids[end - len(scores) : end], row.request.likeliest or 0)
+
+    def _tell_prompt(self, row: Row) -> None:
+        row.scores_prompt = False
+        try:
+            row.request.on_prompt([Written(row.ids[0]), *row.scored])
+        except Exception as error:
+            self._end(row, Ending.FAILED, error)
+            return
+        if row.request.tokens == 0:
+            self._end(row, Ending.LENGTH)
+
+    # 3 write
+
+    def _write(self) -> None:
+        for row in [row for row in self.running if row.scores_prompt and row.slot and row.unread == 1]:
+            self._tell_prompt(row)  # a prompt of one token: nothing stands before it
+        ready = [row for row in self.running if row.slot is not None and row.unread == 1]
+        for row in ready:
+            if row.slot is not None and row.handle.ending is None:  # it may have had to make room for another
+                self._make_room(row)
+        rows = [row for row in ready if row.slot is not None and row.unread == 1]
+        if not rows:
+            return
+        try:
+            self._step(rows)
+        except Exception as error:
+            if len(rows) == 1:
+                self._end(rows[0], Ending.FAILED, error)
+            else:
+                self._one_by_one(rows)
+
+    def _make_room(self, row: Row, positions: int = 1) -> None:
+        """For so many positions more, if need be after sliding, or at the cost of who came last."""
+        assert row.slot is not None
+        if self.step.limit is not None and row.slot.length >= self.step.limit:
+            if not row.request.slides:
+                self._end(row, Ending.FULL)
+                return
+            self._close(row)
+            self._open(row)  # it reads its newer half from the next turn on
+            positions = row.unread
+        while row.slot is not None and not self.step.reserve(row.slot, positions):
+            last = self.running[-1]
+            if len(self.running) == 1:
+                self._end(row, Ending.FAILED, no_room())
+                return
+            self._close(last)
+            self.running.remove(last)
+            self.waiting.appendleft(last)
+
+    def _step(self, rows: list[Row]) -> None:
+        pieces = [self._piece(row, 1, 1) for row in rows]
+        positions = [len(row.ids) for row in rows]
+        samplers = [row.request.sampler for row in rows]
+        if all(row.is_plain for row in rows):
+            chosen = self.step.choose(pieces, samplers, positions)
+            for row, token in zip(rows, chosen, strict=True):
+                self._deliver(row, token)
+            return
+        raw = self.step.scores(pieces)
+        self._choose(rows, raw, samplers, positions)
+
+    def _choose(
+        self, rows: list[Row], raw: Tensor, samplers: list[sampling.Sampler], positions: list[int]
+    ) -> None:
+        """Rows with wishes of their own: each row's scores are weighed and limited, then all are drawn."""
+        weighed, failed = raw.float().clone(), list[Row]()
+        for i, row in enumerate(rows):
+            try:
+                if row.said is not None:
+                    weighed[i] = sampling.weigh(raw[i], row.request.sampler, row.said)
+                constraint = row.request.constraint
+                if constraint is not None and (allowed := constraint.allowed()) is not None:
+                    weighed[i].masked_fill_(~torch.from_numpy(allowed).to(raw.device), float("-inf"))
+            except Exception as error:  # of one text alone
+                self._end(row, Ending.FAILED, error)
+                failed.append(row)
+        tokens = sampling.choose(weighed, samplers, positions).tolist()
+        for i, row in enumerate(rows):
+            if row in failed:
+                continue
+            done = row.handle.written
+            token = row.request.forced[done] if done < len(row.request.forced) else tokens[i]
+            if row.request.likeliest is None:
+                self._deliver(row, token)
+            else:
+                self._deliver(row, token, written(raw[i : i + 1], [token], row.request.likeliest)[0])
+
+    def _one_by_one(self, rows: list[Row]) -> None:
+        """After a step that went wrong: only the text it went wrong for is ended."""
+        for row in rows:
+            if row.handle.ending is not None or row.slot is None or row.unread != 1:
+                continue
+            try:
+                self._step([row])
+            except Exception as error:
+                self._end(row, Ending.FAILED, error)
+
+    # 4 retire
+
+    def _deliver(self, row: Row, token: int, told: Written | None = None) -> None:
+        """One more token of a text, and whether it goes on."""
+        request, handle = row.request, row.handle
+        assert row.slot is not None
+        row.ids.append(token)
+        handle.written += 1
+        if row.said is not None:
+            row.said.written[token] += 1
+        if row.slot.shares and row.slot.length // SIZE > len(row.slot.hashes):
+            self.step.publish(row.slot, row.ids[row.start :])
+        try:
+            goes_on = request.on_token(told or Written(token)) is not False
+            if request.constraint is not None:
+                goes_on = request.constraint.accept(token) and goes_on
+        except Exception as error:
+            self._end(row, Ending.FAILED, error)
+            return
+        if token == request.end:
+            self._end(row, Ending.MARK)
+        elif not goes_on:
+            self._end(row, Ending.TOLD)
+        elif handle.written >= request.tokens:
+            self._end(row, Ending.LENGTH)
+
+    def _close(self, row: Row) -> None:
+        if row.slot is not None:
+            self.step.close(row.slot)
+            row.slot = None
+
+    def _end(self, row: Row, ending: Ending, error: Exception | None = None) -> None:
+        self._close(row)
+        if row in self.running:
+            self.running.remove(row)
+        if row in self.waiting:
+            self.waiting.remove(row)
+        row.handle.error = error
+        row.handle.ending = ending
+        row.request.on_end(row.handle)
 
 
-def _fit(ids: Tensor, limit: int | None) -> Tensor:
-    """All of it while it fits, else its newest half."""
-    return ids if limit is None or ids.shape[1] <= limit else ids[:, -max(1, limit // 2) :]
+def check_request(request: Request, step: Step) -> None:
+    """Refuse what cannot be written, before it takes anybody's time."""
+    if not request.ids:
+        raise UsageError("there is nothing to go on from: expected a prompt of at least one token")
+    unknown = [i for i in (*request.ids, *request.forced, *request.sampler.bias) if not 0 <= i < step.vocab]
+    if unknown:
+        raise UsageError(f"id {unknown[0]} is outside the vocabulary of {step.vocab} entries")
+    if request.tokens < 0 or (request.tokens == 0 and not request.scores_prompt):
+        raise UsageError(f"{request.tokens} tokens to write: expected at least 1")
+    if len(request.forced) > request.tokens:
+        raise UsageError(
+            f"{len(request.forced)} tokens are to be written first, and {request.tokens} at most"
+        )
+    if not request.sampler.is_greedy and request.sampler.seed is None:
+        raise UsageError("a sampler that draws needs a seed: Sampler.with_seed() gives it one")
+    limit = step.limit
+    if limit is not None and request.scores_prompt and len(request.ids) > limit:
+        raise UsageError(
+            f"a prompt of {len(request.ids)} tokens cannot be scored at once: expected {limit} at most"
+        )
+    if limit is not None and not request.slides and len(request.ids) > limit:
+        raise UsageError(
+            f"a prompt of {len(request.ids)} tokens is longer than the context of {limit}: shorten it"
+        )
+
+
+def no_room() -> GlassformerError:
+    return GlassformerError("there is no room for the keys and values of this text: ask for a shorter one")
+
+
+def written(scores: Tensor, ids: Sequence[int], likeliest: int) -> list[Written]:
+    """Tokens and how likely each was, by scores (R, V) of what comes next."""
+    log_probs = scores.float().log_softmax(-1)
+    own = log_probs.gather(-1, torch.tensor(ids, device=scores.device)[:, None])[:, 0].tolist()
+    best = log_probs.topk(min(likeliest, scores.shape[-1]), dim=-1)
+    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    rows = [tuple(zip(tokens, values, strict=True)) for tokens, values in pairs]
+    return [Written(i, value, row) for i, value, row in zip(ids, own, rows, strict=True)]
+
+
+def _shares(request: Request) -> bool:
+    """Whether a text may begin with what was read for others: not if its prompt is to be seen or changed."""
+    return request.new_tap is None and not request.scores_prompt
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two texts have in common from the first on."""
+    return next(
+        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )

@@ -14,7 +14,6 @@ depend on what is generated beside it, on what was drawn before, or on which pro
 Letters: B rows, N tokens.
 """
 
-import torch
 from torch import Tensor
 
 GOLDEN = 0x9E3779B97F4A7C15  # 2⁶⁴ / the golden ratio, odd

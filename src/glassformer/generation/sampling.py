@@ -1,10 +1,10 @@
 """From scores to a choice: what is said before counts less, temperature, top-k, top-p, min-p, and the draw.
 
     raw        the model's scores
-    weighed    + bias of a token, − penalties for what prompt and text already have, −∞ where a constraint forbids
+    weighed    + bias of a token, − penalties for what is there already, −∞ where a constraint forbids
     tempered   ÷ temperature
-    cut        −∞ for all but the k best, then all but those that together have p, then all below min_p × the best
-    chosen     the best of what is left, each with its Gumbel number added (noise.py); without a temperature, the best
+    cut        −∞ for all but the k best, for what is beyond a share of p, for what is below min_p × the best
+    chosen     the best of what is left, each with its Gumbel number added (noise.py), or without if greedy
 
 The choice is a function of the scores, the settings, the seed and the position, so whatever computes the
 scores chooses the same token. fast/choose.py is the same for one row, compiled.
@@ -94,7 +94,7 @@ class Sampler:
         return replace(self, seed=randbits(SEED_BITS))
 
     def for_row(self, i: int) -> Self:
-        """The same for the i-th of several texts, with random numbers of its own; the first has this seed's."""
+        """For the i-th of several texts, each with random numbers of its own; the first has this seed's."""
         if i == 0 or self.seed is None:
             return self
         return replace(self, seed=fold_seed(self.seed, i) >> 1)
@@ -169,9 +169,7 @@ def choose(logits: Tensor, samplers: Sequence[Sampler], positions: Sequence[int]
             pairs = [(samplers[row].seed, positions[row]) for row in rows]
             assert all(seed is not None for seed, _ in pairs), "a sampler that draws has a seed by now"
             keys = torch.tensor([key_of(seed or 0, at) for seed, at in pairs], device=logits.device)
-            tokens = draw(
-                cut(some.float() / first.temperature, first.top_k, first.top_p, first.min_p), keys
-            )
+            tokens = draw(cut(some.float() / first.temperature, first.top_k, first.top_p, first.min_p), keys)
         if len(rows) == len(logits):
             return tokens
         chosen[rows] = tokens
@@ -190,7 +188,7 @@ class Stages(NamedTuple):
 
 
 def stages(logits: Tensor, sampler: Sampler, position: int, said: Said | None = None) -> Stages:
-    """How the token after `position` tokens of a text is chosen from scores (V): what `choose` does, shown."""
+    """How the token after so many others is chosen from scores (V): what `choose` does, step by step."""
     weighed = weigh(logits, sampler, said or Said())
     if sampler.is_greedy:
         return Stages(logits, weighed, weighed, weighed, weighed, int(weighed.argmax()))

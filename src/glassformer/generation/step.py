@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from glassformer.generation.sampling import Sampler
 from glassformer.models.tap import Tap, off
 
 
@@ -40,6 +41,7 @@ class Step(Protocol):
 
     vocab: int
     limit: int | None  # positions a slot can hold; None: any number
+    reads_anew: bool  # whether each piece reads its whole text again, so that a tap sees it from its start
 
     def open(self, ids: Sequence[int], shares: bool = True) -> Slot:
         """A slot for a text, which may already hold its beginning if another text has read it."""
@@ -59,6 +61,16 @@ class Step(Protocol):
 
     def close(self, slot: Slot) -> None: ...
 
+    def publish(self, slot: Slot, ids: Sequence[int]) -> None:
+        """Let others begin with what this slot has read, which is `ids` from its first token on."""
+        ...
+
     def scores(self, pieces: Sequence[Piece]) -> Tensor:
         """Read the pieces; scores (R, V) of what follows their last positions, in the order of the pieces."""
+        ...
+
+    def choose(
+        self, pieces: Sequence[Piece], samplers: Sequence[Sampler], positions: Sequence[int]
+    ) -> list[int]:
+        """Read one token of each text and draw the next: `scores`, then `sampling.choose`."""
         ...

@@ -1,44 +1,104 @@
 """Text from a model while it is written: never half a character, and nothing of a stop string."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 
 from glassformer.core.errors import UsageError
 from glassformer.generation.beam import beam_search
-from glassformer.generation.engine import Choose, NewTap, generate
+from glassformer.generation.engine import Engine
+from glassformer.generation.request import Ending, Handle, Request, Written
+from glassformer.generation.sampling import Sampler
 from glassformer.models.model import LanguageModel, evaluating
-from glassformer.models.tap import off
 from glassformer.tokenizers.tokenizer import Decoding, Tokenizer
 
 
+class Text:
+    """One text on its way: what of it is certain by now, and the tokens it was made of.
+
+    `on_part` is called with each new piece of text and the token that brought it, on the engine's thread; the
+    piece may be empty, and the last one comes without a token. What else a request can ask for goes into
+    `wishes` (request.py).
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        ids: Sequence[int],
+        tokens: int,
+        sampler: Sampler,
+        stop: Sequence[str] = (),
+        on_part: Callable[[str, Written | None], None] = lambda part, written: None,
+        on_end: Callable[[Handle], None] = lambda handle: None,
+        **wishes: Any,
+    ):
+        eot_id = tokenizer.eot_id
+        self.text, self.tokens = "", list[Written]()
+        self._on_part, self._on_end = on_part, on_end
+        self._stream = TextStream(tokenizer, eot_id, stop, after=len(ids) > (eot_id is not None))
+        self.handle = engine.submit(
+            Request(ids, tokens, sampler, end=eot_id, on_token=self._take, on_end=self._finish, **wishes)
+        )
+
+    @property
+    def ended(self) -> bool:
+        """By the mark or a stop string, or because it was what was asked for; else it ran out of tokens."""
+        return self.handle.ending in (Ending.MARK, Ending.TOLD)
+
+    def _take(self, token: Written) -> bool:
+        self.tokens.append(token)
+        self._put(self._stream.feed(token.id), token)
+        return not self._stream.ended
+
+    def _finish(self, handle: Handle) -> None:
+        if rest := self._stream.flush():
+            self._put(rest, None)
+        self._on_end(handle)
+
+    def _put(self, part: str, token: Written | None) -> None:
+        self.text += part
+        self._on_part(part, token)
+
+
 def stream_text(
-    model: LanguageModel,
+    engine: Engine,
     tokenizer: Tokenizer,
     prompt: str,
     tokens: int,
-    choose: Choose,
+    sampler: Sampler,
     *,
     n: int = 1,
     stop: Sequence[str] = (),
-    cached: bool = True,
-    new_tap: NewTap = lambda _: off,
+    on_text: Callable[[list[Text]], None] = lambda texts: None,
+    **wishes: Any,
 ) -> Iterator[list[str]]:
-    """Generate and yield, after every token, the new text of each of `n` sequences.
+    """Write, and yield the new text of each of `n` sequences whenever there is some.
 
-    A sequence ends at the end-of-text mark, before a stop string, or after `tokens` tokens.
+    A sequence ends at the end-of-text mark, before a stop string, or after `tokens` tokens. `on_text` is
+    given the texts themselves before the first word is written.
     """
     if tokens < 1 or n < 1:
         raise UsageError("the numbers of tokens and of samples: expected at least 1")
-    eot_id = tokenizer.eot_id
-    ids = prompt_ids(tokenizer, prompt)
-    batch = torch.tensor([ids] * n, device=next(model.parameters()).device)
-    streams = [TextStream(tokenizer, eot_id, stop, after=len(ids) > (eot_id is not None)) for _ in range(n)]
-    for chosen in generate(model, batch, tokens, choose, cached=cached, new_tap=new_tap):
-        yield [s.feed(t) for s, t in zip(streams, chosen.tolist(), strict=True)]
-        if all(s.ended for s in streams):
-            break
-    yield [s.flush() for s in streams]
+    ids, sampler = prompt_ids(tokenizer, prompt), sampler.with_seed()
+    texts = [Text(engine, tokenizer, ids, tokens, sampler.for_row(i), stop, **wishes) for i in range(n)]
+    on_text(texts)
+    shown = [0] * n
+    try:
+        while any(text.handle.ending is None for text in texts):
+            engine.turn()
+            if any(len(text.text) > at for text, at in zip(texts, shown, strict=True)):
+                yield [text.text[at:] for text, at in zip(texts, shown, strict=True)]
+                shown = [len(text.text) for text in texts]
+    finally:  # whoever stops listening stops the writing
+        for text in texts:
+            text.handle.cancel()
+        if any(text.handle.ending is None for text in texts):
+            engine.turn()
+    for text in texts:
+        if text.handle.error is not None:
+            raise text.handle.error
 
 
 def search_text(

@@ -14,7 +14,7 @@ how strong it is, are tensors: a compiled model takes another head or strength w
 Letters: B batch, H heads, T positions, C width of what is edited.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -133,6 +133,11 @@ class Edits:
                 # Of a prompt only the last position is scored, so `logits` may be fewer than came in.
                 x = edit(x, self._end - x.shape[-2] if self.goes_on else 0)
         return x
+
+
+def edited(edits: Sequence[Edit]) -> Callable[[int], Edits] | None:
+    """The tap of a generation that makes these edits, each time that its text is read from a position on."""
+    return (lambda start: Edits(edits, goes_on=True, start=start)) if edits else None
 
 
 def _indices(which: Which) -> Tensor | None:

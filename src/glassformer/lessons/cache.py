@@ -5,11 +5,16 @@ text of T tokens costs T²/2 positions; with it, T. Both give the same scores.
 """
 
 import time
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from glassformer.generation.engine import generate
+from glassformer.generation.engine import Engine
+from glassformer.generation.open_step import PlainStep, open_step
+from glassformer.generation.request import Request, Written
+from glassformer.generation.sampling import Sampler
+from glassformer.generation.step import Piece, Step
 from glassformer.lessons.lesson import Curve, Lesson, Plot
 from glassformer.lessons.subjects import made, transformer_of
 from glassformer.models.model import LanguageModel
@@ -61,14 +66,13 @@ def lesson(run: Run | None = None) -> Lesson:
 
 def _times(model: LanguageModel, length: int, cached: bool) -> list[float]:
     """Seconds for each of so many tokens, the first one left out."""
-    seconds, prompt = [], torch.zeros(1, 1, dtype=torch.long, device=next(model.parameters()).device)
-    before = time.perf_counter()
-    for chosen in generate(model, prompt, length, lambda logits: logits.argmax(-1), cached=cached):
-        chosen.tolist()  # waits for a GPU
-        now = time.perf_counter()
-        seconds.append(now - before)
-        before = now
-    return seconds[1:]
+    times: list[float] = []
+
+    def note_time(token: Written) -> None:
+        times.append(time.perf_counter())
+
+    Engine(_step(model, cached)).write(Request([0], length, Sampler(temperature=0), on_token=note_time))
+    return [after - before for before, after in pairwise(times)]
 
 
 def _difference(model: LanguageModel, tokens: int) -> float:
@@ -80,13 +84,11 @@ def _difference(model: LanguageModel, tokens: int) -> float:
 
 def _scores(model: LanguageModel, text: list[int], cached: bool) -> Tensor:
     """The scores of each next token along a text, (T − 1, V)."""
-    scores: list[Tensor] = []
+    step = _step(model, cached)
+    slot = step.open([])
+    step.reserve(slot, len(text))
+    return torch.cat([step.scores([Piece(slot, [token])]).float() for token in text[:-1]])
 
-    def choose(logits: Tensor) -> Tensor:
-        scores.append(logits.float())
-        return torch.tensor([text[len(scores) - 1]], device=logits.device)
 
-    prompt = torch.zeros(1, 1, dtype=torch.long, device=next(model.parameters()).device)
-    for _ in generate(model, prompt, len(text) - 1, choose, cached=cached):
-        pass
-    return torch.cat(scores)
+def _step(model: LanguageModel, cached: bool) -> Step:
+    return open_step(model) if cached else PlainStep(model)

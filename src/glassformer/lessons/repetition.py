@@ -7,11 +7,8 @@ stood somewhere before in the same text.
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-
 from glassformer.core.errors import UsageError
-from glassformer.generation.engine import generate
+from glassformer.generation.request import Request
 from glassformer.generation.sampling import Sampler
 from glassformer.lessons.lesson import Curve, Lesson, Plot
 from glassformer.lessons.subjects import ids_of
@@ -82,7 +79,6 @@ def ids_of_text(run: Run) -> list[int]:
 
 
 def _write(run: Run, prompt: Sequence[int], sampler: Sampler) -> list[int]:
-    ids = torch.tensor([list(prompt)], device=run.device)
-    choose = sampler.for_rows(1, prompt)
-    tokens: list[Tensor] = list(generate(run.language_model, ids, TOKENS, choose))
-    return [int(token) for token in tokens]
+    ids: list[int] = []
+    run.engine.write(Request(prompt, TOKENS, sampler, on_token=lambda token: ids.append(token.id)))
+    return ids

@@ -201,12 +201,14 @@ def last_tokens(x: Tensor, padding_mask: Tensor | None) -> Tensor:
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Without dropout, and without a trace in the averages of norms; as it was afterwards."""
-    training = model.training
+    if not model.training:
+        yield
+        return
     model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        model.train()
 
 
 def describe(model: nn.Module, config: ModelConfig) -> str:

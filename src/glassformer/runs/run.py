@@ -14,14 +14,15 @@ from glassformer.data.images import is_image_file
 from glassformer.data.newlines import unified
 from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
+from glassformer.generation.engine import Engine
 from glassformer.generation.limits import refuse_with_beams
+from glassformer.generation.make import make_engine
 from glassformer.generation.sampling import Sampler
-from glassformer.generation.stream import search_text, stream_text
-from glassformer.inspection.edits import Edit, Edits
+from glassformer.generation.stream import Text, search_text, stream_text
+from glassformer.inspection.edits import Edit, edited
 from glassformer.inspection.look import Look
 from glassformer.inspection.trace import check_edits
 from glassformer.models.model import EncoderDecoderModel
-from glassformer.models.tap import off
 from glassformer.runs.opened import OpenedRun, Warn
 from glassformer.tasks.classifier import ClassifyTask
 from glassformer.tasks.labels import Labelled, LabelTask
@@ -97,6 +98,19 @@ class Run(OpenedRun):
 
     # In use
 
+    @property
+    def engine(self) -> Engine:
+        """What writes its texts (generation/engine.py)."""
+        return self.engine_for(1)
+
+    def engine_for(self, texts: int) -> Engine:
+        """The same, with room for so many texts at once."""
+        if self._engine is None or self._engine.rows < texts:
+            self._engine = make_engine(self.language_model, texts)
+        return self._engine
+
+    _engine: Engine | None = None
+
     def stream(
         self,
         prompt: str = "",
@@ -107,22 +121,29 @@ class Run(OpenedRun):
         stop: Sequence[str] = (),
         cached: bool = True,
         edits: Sequence[Edit] = (),
+        likeliest: int | None = None,
+        on_text: Callable[[list[Text]], None] = lambda texts: None,
     ) -> Iterator[list[str]]:
-        """Like `generate`, but yields the new text of each sequence after every token."""
+        """Like `generate`, but yields the new text of each sequence whenever there is some.
+
+        `on_text` is given the texts on their way (generation/stream.py), with their tokens; `likeliest` asks
+        for the probability of each, and of so many of the best ones there.
+        """
         model, prompt = self.language_model, self.as_read(prompt)
         stop = [self.as_read(text) for text in stop]
         if edits:
             check_edits(model, edits)
         return stream_text(
-            model,
+            self.engine_for(n) if cached else make_engine(model, n, cached=False),
             self.tokenizer,
             prompt,
             tokens,
-            (sampler or Sampler()).for_rows(n, self.tokenizer.encode(prompt)),
+            sampler or Sampler(),
             n=n,
             stop=stop,
-            cached=cached,
-            new_tap=lambda start: Edits(edits, goes_on=True, start=start) if edits else off,
+            on_text=on_text,
+            new_tap=edited(edits),
+            likeliest=likeliest,
         )
 
     def generate(

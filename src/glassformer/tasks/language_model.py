@@ -12,10 +12,11 @@ from glassformer.core.errors import UsageError
 from glassformer.evaluation.error_analysis import Mistakes, text_mistakes
 from glassformer.evaluation.likelihood import Likelihood, evaluate_likelihood, score_tokens
 from glassformer.evaluation.result import Result
-from glassformer.generation.engine import generate
+from glassformer.generation.make import make_engine
+from glassformer.generation.request import Request
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import stream_text
-from glassformer.inspection.edits import Edit, Edits
+from glassformer.inspection.edits import Edit, edited
 from glassformer.inspection.questions import Question
 from glassformer.inspection.trace import check_edits
 from glassformer.models.build import make_language_model
@@ -83,7 +84,8 @@ class LanguageTask(TextTask):
         assert isinstance(model, LanguageModel)
         prompt = config.training.sample_prompt
         sampler = Sampler(temperature=0.8, seed=config.training.seed)
-        return prompt + "".join(part for (part,) in stream_text(model, self.tokenizer, prompt, 60, sampler))
+        parts = stream_text(make_engine(model), self.tokenizer, prompt, 60, sampler)
+        return prompt + "".join(part for (part,) in parts)
 
     def mistakes(
         self,
@@ -117,15 +119,17 @@ class LanguageTask(TextTask):
         """Always the likeliest token."""
         assert isinstance(model, LanguageModel)
         check_edits(model, edits)
-        prompt = ids.to(next(model.parameters()).device)
-        steps = generate(
-            model,
-            prompt,
-            tokens,
-            lambda logits: logits.argmax(-1),
-            new_tap=lambda start: Edits(edits, goes_on=True, start=start),
+        written = ids[0].tolist()
+        make_engine(model).write(
+            Request(
+                ids[0].tolist(),
+                tokens,
+                Sampler(temperature=0),
+                new_tap=edited(edits),
+                on_token=lambda token: written.append(token.id),
+            )
         )
-        return torch.cat([prompt, *(chosen[:, None] for chosen in steps)], dim=1).cpu()
+        return torch.tensor([written])
 
     def question(self, ids: list[int], word: list[int]) -> Question | None:
         after = word[-1] + 1

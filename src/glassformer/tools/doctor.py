@@ -22,7 +22,10 @@ from glassformer.config.model import ModelConfig
 from glassformer.core.device import Precision, choose_device
 from glassformer.core.errors import GlassformerError
 from glassformer.core.files import cache_dir, remove, write_atomically
-from glassformer.generation.engine import generate
+from glassformer.generation.engine import Engine
+from glassformer.generation.open_step import open_step
+from glassformer.generation.request import Request
+from glassformer.generation.sampling import Sampler
 from glassformer.models.build import Decoder
 
 LIMITS = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}  # of the largest value
@@ -91,12 +94,14 @@ def _results(model: Decoder, ids: Tensor, run: Callable[..., Any] | None = None)
     for p, g in zip(parameters, gradients, strict=True):
         p.grad = g
     optimizer.step()
-    steps = generate(model, ids[:1, :4], 16, lambda scores: scores.argmax(-1))
+    tokens: list[int] = []
+    greedy = Request(ids[0, :4].tolist(), 16, Sampler(0.0), on_token=lambda token: tokens.append(token.id))
+    Engine(open_step(model)).write(greedy)
     return {
         "forward": logits.detach(),
         "backward": torch.cat([g.flatten() for g in gradients]),
         "a step": torch.cat([p.detach().flatten() for p in parameters]),
-        "a generation": [int(token) for token in steps],
+        "a generation": tokens,
     }
 
 

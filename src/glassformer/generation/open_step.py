@@ -1,0 +1,279 @@
+"""A step by the one forward pass: any model, any device, with taps; and the oracle of the fast one.
+
+Two kinds of memory are kept here. A transformer's is a list of positions, so it lies in pages (pages.py). A
+recurrent or window model's is one state as a whole, so a slot holds that.
+
+Letters: B rows, T new positions, S positions so far, K key-value heads, D width of a key, E of a value,
+C model width, V vocabulary.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.generation import sampling
+from glassformer.generation.pages import SIZE, PagedStep
+from glassformer.generation.sampling import Sampler
+from glassformer.generation.step import Piece, Slot, Step
+from glassformer.models.attention import growing_keys
+from glassformer.models.mask import Mask
+from glassformer.models.model import LanguageModel, evaluating
+from glassformer.models.state import Attend, Bias, Carried
+from glassformer.models.tap import off
+from glassformer.models.transformer import Stack
+
+
+def open_step(model: LanguageModel, rows: int = 1) -> Step:
+    """A step with room for so many texts of the model's whole context."""
+    if isinstance(model.stack, Stack):
+        return OpenStep(model, rows * pages_for(model.stack.context))
+    return StateStep(model)
+
+
+def pages_for(positions: int) -> int:
+    return -(-positions // SIZE) + 1
+
+
+class Pool:
+    """What positions leave behind, layer by layer and by name: one row for each position of all pages."""
+
+    def __init__(self, positions: int):
+        self.positions = positions
+        self.tensors: dict[tuple[int, str], Tensor] = {}
+
+    def of(self, layer: int, name: str, like: Tensor) -> Tensor:
+        """Rows of the shape that `like` (B, T, ·) has; zeros at first, since what is hidden must be numbers."""
+        key = layer, name
+        if key not in self.tensors:
+            self.tensors[key] = _zeros(like, (self.positions, *like.shape[2:]))
+        return self.tensors[key]
+
+
+def _zeros(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Zeros that take memory when they are first written to, where the system can do that."""
+    if like.device.type != "cpu":
+        return like.new_zeros(shape)
+    return (
+        torch.from_numpy(np.zeros(math.prod(shape) * like.element_size(), np.uint8))
+        .view(like.dtype)
+        .view(shape)
+    )
+
+
+class PagedState:
+    """The state that a stack sees in one call: some slots, each at its own length."""
+
+    memory = None
+
+    def __init__(self, pool: Pool, slots: Sequence[Slot], T: int, layers: int, device: torch.device):
+        self.pool, self.lengths = pool, self
+        self.length = max(slot.length for slot in slots)
+        self._ragged = len(slots) > 1
+        starts = torch.tensor([slot.length for slot in slots], device=device)
+        self._positions = starts[:, None] + torch.arange(T, device=device)  # (B, T)
+        most = max(len(slot.pages) for slot in slots)
+        rows = [slot.pages + [0] * (most - len(slot.pages)) for slot in slots]
+        self._table = torch.tensor(rows, device=device)  # (B, pages)
+        self.written = self.place(self._positions)  # (B, T)
+        S = self.length + T
+        pages = slots[0].pages
+        side_by_side = len(slots) == 1 and pages[-1] - pages[0] == len(pages) - 1 and pages == sorted(pages)
+        if side_by_side:  # then nothing need be gathered
+            self.read: slice | Tensor = slice(pages[0] * SIZE, pages[0] * SIZE + S)
+        else:
+            self.read = self.place(torch.arange(S, device=device)[None].expand(len(slots), -1))
+        self.layers = [PagedLayer(self, i) for i in range(layers)]
+
+    def place(self, positions: Tensor) -> Tensor:
+        """Where positions (B, n) of each row lie in the pool; behind a row's pages, anywhere."""
+        page = (positions // SIZE).clamp(0, self._table.shape[1] - 1)
+        return self._table.gather(1, page) * SIZE + positions % SIZE
+
+    def positions(self, T: int, device: torch.device) -> Tensor:
+        return self._positions
+
+    def advance(self, T: int, padding_mask: Tensor | None = None) -> None:
+        """The slots' lengths are the step's to change."""
+
+    @property
+    def queries(self) -> Tensor | None:
+        """Where the queries stand, if that is not at the end of all keys."""
+        return self._positions if self._ragged else None
+
+
+class PagedLayer:
+    """One layer's part of it (models.state.LayerState)."""
+
+    def __init__(self, state: PagedState, layer: int):
+        self.state, self.layer = state, layer
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias, attend: Attend) -> Tensor:
+        state = self.state
+        k, v = (self._keep(name, x.transpose(1, 2)) for name, x in (("keys", k), ("values", v)))
+        keys, values = (
+            x[state.read][None] if isinstance(state.read, slice) else x[state.read] for x in (k, v)
+        )  # (B, S, K, D) and (B, S, K, E)
+        S = keys.shape[1]
+        added = bias(state.positions(0, q.device), torch.arange(S, device=q.device))
+        keys, values = keys.transpose(1, 2), values.transpose(1, 2)
+        return attend(q, keys, values, mask, added, queries=state.queries)
+
+    def of_memory(self, project: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        raise AssertionError("a language model looks into no memory")
+
+    def after(self, name: str, x: Tensor, reach: int) -> Tensor:
+        kept = self._keep(name, x)
+        before = self.state.positions(0, x.device)[:, :1] + torch.arange(-reach, 0, device=x.device)
+        past = kept[self.state.place(before)] * (before >= 0)[..., None]  # (B, reach, C)
+        return torch.cat([past, x], dim=1)
+
+    def _keep(self, name: str, x: Tensor) -> Tensor:
+        """Put x (B, T, ·) where its positions lie; gives all positions there are."""
+        kept = self.state.pool.of(self.layer, name, x)
+        kept[self.state.written] = x
+        return kept
+
+
+class OpenStep(PagedStep):
+    """A transformer's."""
+
+    def __init__(self, model: LanguageModel, pages: int):
+        stack = model.stack
+        assert isinstance(stack, Stack)
+        super().__init__(model.vocab, stack.context, pages)
+        self.model, self._layers = model, len(stack.blocks)
+        self._pool = Pool(pages * SIZE)
+
+    def copy_page(self, source: int, target: int) -> None:
+        for tensor in self._pool.tensors.values():
+            tensor[target * SIZE : (target + 1) * SIZE] = tensor[source * SIZE : (source + 1) * SIZE]
+
+    def scores(self, pieces: Sequence[Piece]) -> Tensor:
+        return _scores(self.model, pieces, self._read, lambda _: True)
+
+    def choose(
+        self, pieces: Sequence[Piece], samplers: Sequence[Sampler], positions: Sequence[int]
+    ) -> list[int]:
+        return sampling.choose(self.scores(pieces), samplers, positions).tolist()
+
+    def _read(self, slots: Sequence[Slot], ids: Tensor, read: Callable[..., Tensor]) -> Tensor:
+        state = PagedState(self._pool, slots, ids.shape[1], self._layers, ids.device)
+        out = read(ids, state)
+        for slot in slots:
+            slot.length += ids.shape[1]
+        return out
+
+
+class StateStep:
+    """That of a model whose memory is one state as a whole: recurrent, or a window."""
+
+    limit: int | None = None
+    reads_anew = False
+
+    def __init__(self, model: LanguageModel):
+        self.model, self.vocab = model, model.vocab
+
+    def open(self, ids: Sequence[int], shares: bool = True) -> Slot:
+        return Slot(shares=False)
+
+    def reserve(self, slot: Slot, positions: int) -> bool:
+        return True
+
+    def fork(self, slot: Slot) -> Slot:
+        return Slot(slot.length, state=slot.state, shares=False)  # tensors that nobody writes into
+
+    def forget(self, slot: Slot, length: int) -> None:
+        raise ValueError("this model's state cannot go back to an earlier position")
+
+    def close(self, slot: Slot) -> None:
+        slot.state, slot.length = None, 0
+
+    def publish(self, slot: Slot, ids: Sequence[int]) -> None:
+        """A state is as large as a page and good for one beginning only: nothing is kept."""
+
+    def scores(self, pieces: Sequence[Piece]) -> Tensor:
+        return _scores(self.model, pieces, self._read, lambda slot: slot.state is not None)
+
+    def choose(
+        self, pieces: Sequence[Piece], samplers: Sequence[Sampler], positions: Sequence[int]
+    ) -> list[int]:
+        return sampling.choose(self.scores(pieces), samplers, positions).tolist()
+
+    def _read(self, slots: Sequence[Slot], ids: Tensor, read: Callable[..., Tensor]) -> Tensor:
+        state = self.model.new_state(len(slots))
+        assert isinstance(state, Carried)
+        if slots[0].state is not None:
+            names = slots[0].state
+            state.load_state_dict({name: torch.cat([slot.state[name] for slot in slots]) for name in names})
+        out = read(ids, state)
+        after = state.state_dict()
+        for row, slot in enumerate(slots):
+            slot.state = {name: x[row : row + 1] for name, x in after.items()}
+            slot.length += ids.shape[1]
+        return out
+
+
+class PlainStep(StateStep):
+    """Without a cache: a slot holds the tokens, and each new one reads all of them again."""
+
+    reads_anew = True
+
+    def __init__(self, model: LanguageModel):
+        super().__init__(model)
+        self.limit = model.limit
+
+    def forget(self, slot: Slot, length: int) -> None:
+        slot.state, slot.length = slot.state[:length], length
+
+    def scores(self, pieces: Sequence[Piece]) -> Tensor:
+        return _scores(self.model, pieces, self._read, lambda _: False)
+
+    def _read(self, slots: Sequence[Slot], ids: Tensor, read: Callable[..., Tensor]) -> Tensor:
+        (slot,) = slots
+        slot.state = [*(slot.state or ()), *ids[0].tolist()]
+        slot.length = len(slot.state)
+        return read(torch.tensor([slot.state], device=ids.device), None)
+
+
+@torch.no_grad()
+def _scores(
+    model: LanguageModel,
+    pieces: Sequence[Piece],
+    read: Callable[[Sequence[Slot], Tensor, Callable[..., Tensor]], Tensor],
+    joins: Callable[[Slot], bool],
+) -> Tensor:
+    """Scores of pieces: texts that read one token each together, every other piece by itself."""
+    device = model.unembedding.weight.device
+    parts: list[Tensor | None] = [None] * len(pieces)
+    together = [
+        i for i, p in enumerate(pieces) if len(p.ids) == p.scored == 1 and p.tap is off and joins(p.slot)
+    ]
+    with evaluating(model), growing_keys():
+        if together:
+            ids = torch.tensor([pieces[i].ids for i in together], device=device)  # (B, 1)
+            logits = read([pieces[i].slot for i in together], ids, model.next_scores)  # (B, V)
+            for row, i in enumerate(together):
+                parts[i] = logits[row : row + 1]
+            if len(together) == len(pieces):
+                return logits
+        for i, piece in enumerate(pieces):
+            if parts[i] is None:
+                parts[i] = read([piece.slot], torch.tensor([piece.ids], device=device), _reader(model, piece))
+    return torch.cat([part for part in parts if part is not None])
+
+
+def _reader(model: LanguageModel, piece: Piece) -> Callable[..., Tensor]:
+    """What is computed of one piece: scores (R, V) of its last R positions."""
+
+    def nothing(ids: Tensor, state: object) -> Tensor:
+        model.stack(ids, None, state, piece.tap)
+        return torch.empty(0, model.vocab, device=ids.device)
+
+    if piece.scored == 0:
+        return nothing
+    if piece.scored == 1:
+        return lambda ids, state: model.next_scores(ids, state, piece.tap)
+    return lambda ids, state: model(ids, state, piece.tap)[0, -piece.scored :]
