@@ -49,6 +49,11 @@ class Weights:
     precision: Precision
     kept: list[np.ndarray] = field(default_factory=list)
 
+    @property
+    def size(self) -> int:
+        """Bytes that lie at the addresses."""
+        return sum(array.nbytes for array in self.kept)
+
     def vector(self, x: Tensor | None) -> int:
         """Where a float32 copy or view of x lies; 0 if there is none."""
         return 0 if x is None else self.address(x.detach().float().contiguous().numpy())

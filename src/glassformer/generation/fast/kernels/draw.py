@@ -47,6 +47,8 @@ from glassformer.generation.fast.kernels.vector import (
 )
 from glassformer.generation.noise import FIRST, GOLDEN, SECOND
 
+SETTINGS = len(Draw)
+TEMPERATURE, TOP_K, TOP_P, MIN_P = (int(field) for field in Draw)
 UNSURE = -1
 SCRATCH = 16  # bytes for each token of the vocabulary: tempered scores, a heap, what stays
 LN2 = math.log(2)
@@ -257,24 +259,17 @@ def draw(scores, V, temperature, top_k, top_p, min_p, key, scratch):
 @nb.njit(nogil=True)
 def draw_row(plan, row, me):
     """The choice of one row of scores, as its settings say, into its place."""
-    settings = plan[Plan.SETTINGS] + 8 * row * len(Draw)
+    settings = plan[Plan.SETTINGS] + 8 * row * SETTINGS
     seeds = plan[Plan.SEEDS] + 16 * row
     key = mix(mix(np.uint64(get_int(seeds, 0))) + np.uint64(get_int(seeds, 1)))
     token = draw(
         plan[Plan.SCORES] + 4 * row * plan[Plan.VOCAB],
         plan[Plan.VOCAB],
-        get_double(settings, 0),
-        int(get_double(settings, 1)),
-        get_double(settings, 2),
-        get_double(settings, 3),
+        get_double(settings, TEMPERATURE),
+        int(get_double(settings, TOP_K)),
+        get_double(settings, TOP_P),
+        get_double(settings, MIN_P),
         key,
         plan[Plan.SCRATCH] + me * plan[Plan.SCRATCH_SIZE],
     )
     put_int(plan[Plan.CHOSEN], row, token)
-
-
-@nb.njit("void(int64[::1])", nogil=True, cache=True)
-def draw_rows(plan):
-    """The choices of all scored rows."""
-    for row in range(plan[Plan.SCORED]):
-        draw_row(plan, row, 0)

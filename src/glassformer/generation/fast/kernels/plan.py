@@ -70,6 +70,7 @@ class Plan(Field):
     TEAM = auto()  # threads
     BOARD = auto()  # see share.py
     # What is asked, int64
+    READS = auto()  # 0: the scores are there, a choice is all that is wanted
     ROWS = auto()  # R
     TOKENS = auto()  # (R)
     POSITIONS = auto()  # (R)

@@ -332,7 +332,8 @@ def walk(plan, layers, reals, me, after, spins):
     private = plan[Plan.PRIVATE] + 4 * me * plan[Plan.PRIVATE_SIZE]
     while True:
         if me == 0:
-            embed(plan, reals)
+            if plan[Plan.READS]:
+                embed(plan, reals)
             publish(board, BEGUN, after)
         else:
             begun = await_walk(board, after, spins)
@@ -340,14 +341,15 @@ def walk(plan, layers, reals, me, after, spins):
                 return after
             after = begun
         stretch = after
-        for l in range(L):
-            walk_layer(plan, layers[l], reals, l, me, stretch, private)
-            stretch += LAYER_STRETCHES
-        if plan[Plan.SCORED]:
-            score(plan, reals, me, stretch, private)
-            stretch += 1
-            if plan[Plan.DRAWS]:
-                choose(plan, me, stretch)
+        if plan[Plan.READS]:
+            for l in range(L):
+                walk_layer(plan, layers[l], reals, l, me, stretch, private)
+                stretch += LAYER_STRETCHES
+            if plan[Plan.SCORED]:
+                score(plan, reals, me, stretch, private)
                 stretch += 1
+        if plan[Plan.DRAWS]:
+            choose(plan, me, stretch)
+            stretch += 1
         if me == 0:
             return stretch
