@@ -59,7 +59,8 @@ class FastStep(PagedStep):
         self._make_pools()
         self._make_buffers()
         self._make_rows()
-        self._team = Team(self._plan, self._weights.layers, self._weights.reals, self.threads)
+        memory = [*self._weights.kept, *self._pools, *self._buffers]
+        self._team = Team(self._plan, self._weights.layers, self._weights.reals, self.threads, memory)
 
     def _make_pools(self) -> None:
         """Memory for what is remembered; the system gives it when it is written to."""
@@ -112,12 +113,14 @@ class FastStep(PagedStep):
         self._known: list[list[int]] = [[] for _ in range(ROWS)]  # what the tables have in each row
         self._seeds = self._integers(Plan.SEEDS, ROWS, 2)
         self._settings = np.zeros((ROWS, len(Draw)))
+        self._buffers.append(self._settings)
         plan[Plan.SETTINGS] = self._settings.ctypes.data
         self._samplers: list[Sampler | None] = [None] * ROWS  # whose settings these are
         self._in_order = np.arange(max(ROWS, int(plan[Plan.CONTEXT])))
 
     def _integers(self, name: Plan, *shape: int) -> np.ndarray:
         array = np.zeros(shape, np.int64)
+        self._buffers.append(array)
         self._plan[name] = array.ctypes.data
         return array
 

@@ -8,7 +8,7 @@ still asleep, or without a core, is not waited for: the others do its part (kern
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -35,48 +35,56 @@ def aligned(count: int) -> np.ndarray:
 class Team:
     """Threads for the walks of one plan."""
 
-    def __init__(self, plan: np.ndarray, layers: np.ndarray, reals: np.ndarray, threads: int):
+    def __init__(
+        self, plan: np.ndarray, layers: np.ndarray, reals: np.ndarray, threads: int, memory: Sequence[object]
+    ):
+        """`memory` is what the plan's addresses lie in: a helper that is late may look at it when the team is
+        gone already, so each holds on to it."""
         self._arrays = plan, layers, reals
         self._board = aligned(STEP * (MINE + threads))
         plan[Plan.TEAM], plan[Plan.BOARD] = threads, self._board.ctypes.data
         self._stretches = 1
-        self._helpers = [Helper(me, *self._arrays, self._board) for me in range(1, threads)]
+        self._helpers = [Helper(me, self._arrays, [self._board, *memory]) for me in range(1, threads)]
         for helper in self._helpers:
             weakref.finalize(self, helper.end)
 
     def walk(self) -> None:
         """What the plan says now."""
         for helper in self._helpers:
-            if helper.asleep:
+            if helper.asleep or helper.process != os.getpid():  # threads do not survive a fork
                 helper.wake()
         self._stretches = walk(*self._arrays, 0, self._stretches, 0)
 
 
 class Helper:
-    """One thread beside the one that asks. It holds on to the plan, not to the team, so that a team that
-    nobody has any more ends its helpers."""
+    """One thread beside the one that asks. It knows nothing of the team, so that a team that nobody has any
+    more ends its helpers."""
 
-    def __init__(self, me: int, plan: np.ndarray, layers: np.ndarray, reals: np.ndarray, board: np.ndarray):
+    def __init__(self, me: int, arrays: tuple[np.ndarray, np.ndarray, np.ndarray], memory: list[object]):
         self.asleep = True
         self._ended = False
         self._bell = threading.Semaphore(0)
-        self._walk: Callable[[int], int] = lambda after: walk(plan, layers, reals, me, after, AWAKE)
-        self._board = board
+        self._walk: Callable[[int], int] = lambda after: walk(*arrays, me, after, AWAKE)
+        self._memory = memory
         self._thread: threading.Thread | None = None
-        self._process = 0
+        self.process = 0
 
     def wake(self) -> None:
         self.asleep = False
-        if self._thread is None or self._process != os.getpid():  # threads do not survive a fork
+        if self._thread is None or self.process != os.getpid():
             self._thread = threading.Thread(target=self._run, daemon=True, name="decoding")
-            self._process, self._bell = os.getpid(), threading.Semaphore(0)
+            self.process, self._bell = os.getpid(), threading.Semaphore(0)
             self._thread.start()
         else:
             self._bell.release()
 
     def end(self) -> None:
+        """Waits for it: a thread that is still in compiled code when Python ends takes the process with it."""
         self._ended = True
         self._bell.release()
+        thread = self._thread
+        if thread is not None and self.process == os.getpid() and thread is not threading.current_thread():
+            thread.join(timeout=10)
 
     def _run(self) -> None:
         after = 0

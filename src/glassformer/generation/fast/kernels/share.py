@@ -2,7 +2,8 @@
 
 A walk is a sequence of *stretches*; the work of each is cut into parts, which the threads take. A stretch ends
 when all its parts are done. Who takes which part makes no difference to any result. Each thread has parts of
-its own, so that it reads the same weights every time; when it is through with them it takes those of others.
+its own, so that it reads the same weights every time; when it is through with them, and the others still are
+not after a moment, it takes theirs.
 So a thread that has no core at the moment holds nobody up, unless it stopped in the middle of a part.
 
 A thread that wakes up late may believe to be in a stretch that is over. Stretches are numbered, on and on
@@ -29,11 +30,15 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from glassformer.generation.fast.kernels.vector import get_int, put_int
+
 STEP = 8  # int64 to a line
 BEGUN, DONE, MINE = range(3)
 COUNT_BITS = 20
 COUNT = (1 << COUNT_BITS) - 1
 SPINS = 1 << 9  # looks at a counter before others get the core
+PATIENCE = 20  # looks before I ask for others' parts: asking disturbs them, and mostly they are nearly done
+UNTOLD, LOOKS = 1, 2  # a thread's notes: parts it did and has not told; looks so far
 MACHINE = platform.machine().lower()
 CAN_YIELD = hasattr(ctypes.CDLL(None), "sched_yield") if platform.system() != "Windows" else False
 
@@ -107,45 +112,69 @@ def give_way(typing):
 
 
 @nb.njit(nogil=True)
-def take(board, stretch, me, team, parts):
-    """The number of a part that nobody has, now mine; −1 if none is left."""
-    for k in range(team):
-        t = (me + k) % team
-        first, last = parts * t // team, parts * (t + 1) // team
-        while True:
-            seen = look(board, MINE + t)
-            number = seen >> COUNT_BITS
-            if number > stretch:
-                return -1
-            taken = seen & COUNT if number == stretch else 0
-            if first + taken >= last:
-                break
-            if exchange(board, MINE + t, seen, (stretch << COUNT_BITS) + taken + 1):
-                return first + taken
-    return -1
+def claim(board, stretch, t, team, parts):
+    """The next part of those that belong to thread t, now mine; −1 if none is left."""
+    first, last = parts * t // team, parts * (t + 1) // team
+    while True:
+        seen = look(board, MINE + t)
+        number = seen >> COUNT_BITS
+        if number > stretch:
+            return -1
+        taken = seen & COUNT if number == stretch else 0
+        if first + taken >= last:
+            return -1
+        if exchange(board, MINE + t, seen, (stretch << COUNT_BITS) + taken + 1):
+            return first + taken
 
 
 @nb.njit(nogil=True)
-def finish(board, stretch, did, parts):
-    """Say that I did so many parts, and wait until all are done."""
-    spins = 0
+def take(board, stretch, me, team, parts):
+    """The number of a part to do. The one before it, if there was one, counts as done.
+
+    −1 when the stretch is over: all parts are done, by whomever.
+    """
+    notes = board + 8 * STEP * (MINE + me)  # behind my counter: what only I read
+    part = claim(board, stretch, me, team, parts)
+    if part >= 0:
+        put_int(notes, UNTOLD, get_int(notes, UNTOLD) + 1)
+        return part
+    did, looks = get_int(notes, UNTOLD), get_int(notes, LOOKS)
+    put_int(notes, UNTOLD, 0)
     while True:
         seen = look(board, DONE)
         number = seen >> COUNT_BITS
-        if number > stretch:
-            return
         done = seen & COUNT if number == stretch else 0
+        if number > stretch or (did == 0 and done == parts):
+            put_int(notes, LOOKS, 0)
+            return -1
         if did:
             if exchange(board, DONE, seen, (stretch << COUNT_BITS) + done + did):
                 did = 0
-        elif done == parts:
-            return
+            continue
+        looks += 1
+        if looks >= PATIENCE:
+            looks = PATIENCE
+            for k in range(1, team):
+                part = claim(board, stretch, (me + k) % team, team, parts)
+                if part >= 0:
+                    put_int(notes, UNTOLD, 1)
+                    put_int(notes, LOOKS, looks)
+                    return part
+            wait_for(board, stretch, parts)
         else:
-            spins += 1
-            if spins % SPINS:
-                breathe()
-            else:
-                give_way()
+            breathe()
+
+
+@nb.njit(nogil=True)
+def wait_for(board, stretch, parts):
+    """Until the parts of a stretch, which all were taken, are done."""
+    spins = 0
+    while look(board, DONE) < (stretch << COUNT_BITS) + parts:
+        spins += 1
+        if spins % SPINS:
+            breathe()
+        else:
+            give_way()
 
 
 @nb.njit(nogil=True)

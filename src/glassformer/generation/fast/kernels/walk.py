@@ -28,7 +28,7 @@ from glassformer.generation.fast.kernels.functions import SWIGLU, activate
 from glassformer.generation.fast.kernels.norm import norm
 from glassformer.generation.fast.kernels.plan import Layer, Plan, Real
 from glassformer.generation.fast.kernels.products import BFLOAT16, FLOAT32, linear
-from glassformer.generation.fast.kernels.share import BEGUN, await_walk, finish, publish, take
+from glassformer.generation.fast.kernels.share import BEGUN, await_walk, publish, take
 from glassformer.generation.fast.kernels.vector import WIDTH, fma, get, get_int, load_part, store_part
 
 PART = 1 << 17  # bytes of weights that make a part of a stretch
@@ -192,32 +192,28 @@ def walk_layer(plan, layer, reals, l, me, stretch, private):
     if layer[Layer.ATTENTION_SHIFT] != 0:
         read, pool = shifted, plan[Plan.PAST_ATTENTION] + past
         shift(plan, read, x, layer[Layer.ATTENTION_SHIFT], plan[Plan.LAYER_REACH], pool)
-    parts, did = H + 2 * K, 0
+    parts = H + 2 * K
     part = take(board, stretch, me, team, parts)
     while part >= 0:
         if part == 0 and layer[Layer.ATTENTION_SHIFT] != 0:
             remember(plan, x, plan[Plan.PAST_ATTENTION] + past)
         read_heads(plan, layer, reals, l, part, read)
-        did += 1
         part = take(board, stretch, me, team, parts)
-    finish(board, stretch, did, parts)
 
     # 2 attention
     stretch += 1
-    parts, did = R * H, 0
+    parts = R * H
     part = take(board, stretch, me, team, parts)
     while part >= 0:
         look_back(plan, reals, l, part // H, part % H, scores)
-        did += 1
         part = take(board, stretch, me, team, parts)
-    finish(board, stretch, did, parts)
 
     # 3 W_O
     stretch += 1
     if plan[Plan.RENEWS]:
         normed(plan, x, stream, layer[Layer.ATTENTION_GAMMA], layer[Layer.ATTENTION_BETA], eps)
     size = part_size(plan, C, H * E)
-    parts, did = (C + size - 1) // size, 0
+    parts = (C + size - 1) // size
     part = take(board, stretch, me, team, parts)
     while part >= 0:
         first, last = part * size, min(C, (part + 1) * size)
@@ -226,9 +222,7 @@ def walk_layer(plan, layer, reals, l, me, stretch, private):
             layer[Layer.OUT_BIAS], H * E, first, last,
         )  # fmt: skip
         join(plan, middle, x if plan[Plan.RENEWS] else stream, first, last)
-        did += 1
         part = take(board, stretch, me, team, parts)
-    finish(board, stretch, did, parts)
 
     # 4 hidden units
     stretch += 1
@@ -239,23 +233,21 @@ def walk_layer(plan, layer, reals, l, me, stretch, private):
         read, pool = shifted, plan[Plan.PAST_MLP] + past
         shift(plan, read, x, layer[Layer.MLP_SHIFT], plan[Plan.LAYER_REACH], pool)
     size = part_size(plan, M, C)
-    parts, did = (M + size - 1) // size, 0
+    parts = (M + size - 1) // size
     part = take(board, stretch, me, team, parts)
     while part >= 0:
         if part == 0 and layer[Layer.MLP_SHIFT] != 0:
             remember(plan, x, plan[Plan.PAST_MLP] + past)
         first, last = part * size, min(M, (part + 1) * size)
         raise_units(plan, layer, read, first, last)
-        did += 1
         part = take(board, stretch, me, team, parts)
-    finish(board, stretch, did, parts)
 
     # 5 back down
     stretch += 1
     if plan[Plan.RENEWS]:
         normed(plan, x, middle, layer[Layer.MLP_GAMMA], layer[Layer.MLP_BETA], eps)
     size = part_size(plan, C, M)
-    parts, did = (C + size - 1) // size, 0
+    parts = (C + size - 1) // size
     part = take(board, stretch, me, team, parts)
     while part >= 0:
         first, last = part * size, min(C, (part + 1) * size)
@@ -264,9 +256,7 @@ def walk_layer(plan, layer, reals, l, me, stretch, private):
             layer[Layer.DOWN_BIAS], M, first, last,
         )  # fmt: skip
         join(plan, stream, x if plan[Plan.RENEWS] else middle, first, last)
-        did += 1
         part = take(board, stretch, me, team, parts)
-    finish(board, stretch, did, parts)
 
 
 @nb.njit(nogil=True)
@@ -300,28 +290,24 @@ def score(plan, reals, me, stretch, x):
             reals[L, Real.FINAL_EPS],
         )  # fmt: skip
     size = part_size(plan, V, C)
-    parts, did = (V + size - 1) // size, 0
+    parts = (V + size - 1) // size
     part = take(board, stretch, me, team, parts)
     while part >= 0:
         linear(
             plan[Plan.SCORES], V, x, C, count, plan[Plan.KIND], plan[Plan.UNEMBEDDING],
             plan[Plan.UNEMBEDDING_SCALE], 0, C, part * size, min(V, (part + 1) * size),
         )  # fmt: skip
-        did += 1
         part = take(board, stretch, me, team, parts)
-    finish(board, stretch, did, parts)
 
 
 @nb.njit(nogil=True)
 def choose(plan, me, stretch):
     """A token for each scored row."""
-    parts, did = plan[Plan.SCORED], 0
+    parts = plan[Plan.SCORED]
     part = take(plan[Plan.BOARD], stretch, me, plan[Plan.TEAM], parts)
     while part >= 0:
         draw_row(plan, part, me)
-        did += 1
         part = take(plan[Plan.BOARD], stretch, me, plan[Plan.TEAM], parts)
-    finish(plan[Plan.BOARD], stretch, did, parts)
 
 
 @nb.njit("int64(int64[::1], int64[:, ::1], float32[:, ::1], int64, int64, int64)", nogil=True, cache=True)
