@@ -29,8 +29,8 @@ def fits(model: nn.Module) -> str | None:
     for name, module in model.named_modules():
         if module._forward_hooks or module._forward_pre_hooks:
             return f"{name or 'the model'} has a hook"
-    if type(model.unembedding) is not nn.Linear or model.unembedding.bias is not None:
-        return "its unembedding is no plain matrix"
+    if type(model.unembedding) is not nn.Linear:
+        return f"its unembedding is a {_name(model.unembedding)}"
     return _reason_of_stack(stack) or _reason_of_blocks(stack)
 
 
@@ -85,8 +85,6 @@ def _reason_of_block(block: nn.Module) -> str | None:
     matrices = (attention.qkv, attention.out, mlp.up, mlp.down)
     if any(type(matrix) is not nn.Linear for matrix in matrices):
         return "has a matrix that is no plain nn.Linear"
-    if getattr(attention.qk_norm, "beta", None) is not None:
-        return "has a bias in the norm of its queries and keys"
     return None
 
 

@@ -31,6 +31,8 @@ from glassformer.models.transformer import Stack
 Precision = Literal["float32", "bfloat16", "int8"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 KINDS = dict(zip(PRECISIONS, (products.FLOAT32, products.BFLOAT16, products.INT8), strict=True))
+BYTES = dict(zip(PRECISIONS, products.SIZES, strict=True))
+LINE = 64  # bytes of memory that go together
 ACTIVATION_NUMBERS = {
     ACTIVATIONS["relu"]: functions.RELU,
     ACTIVATIONS["gelu"]: functions.GELU,
@@ -47,6 +49,8 @@ class Weights:
     layers: np.ndarray  # int64 (L, fields)
     reals: np.ndarray  # float32 (L + 1, fields)
     precision: Precision
+    room: np.ndarray  # uint8: for matrices that are copied
+    used: int = 0  # of it
     kept: list[np.ndarray] = field(default_factory=list)
 
     @property
@@ -63,9 +67,16 @@ class Weights:
         if self.precision == "float32":
             return self.vector(x), 0
         if self.precision == "bfloat16":
-            return self.address(x.detach().to(torch.bfloat16).contiguous().view(torch.int16).numpy()), 0
+            return self.copied(x.detach().to(torch.bfloat16).contiguous().view(torch.int16)), 0
         rounded, scale = to_int8(x.detach().float())
-        return self.address(rounded.numpy()), self.vector(scale)
+        return self.copied(rounded), self.vector(scale)
+
+    def copied(self, x: Tensor) -> int:
+        """Where a copy of x lies. All copies are in one block, which the system can keep in large pages."""
+        start, size = self.used, x.numel() * x.element_size()
+        self.room[start : start + size] = x.flatten().view(torch.uint8).numpy()
+        self.used += size + -size % LINE
+        return self.room.ctypes.data + start
 
     def address(self, array: np.ndarray) -> int:
         self.kept.append(array)
@@ -84,12 +95,16 @@ def lay_out(model: LanguageModel, precision: Precision) -> Weights:
     stack = model.stack
     assert isinstance(stack, Stack)
     L = len(stack.blocks)
+    matrices = [model.unembedding, *(m for m in stack.blocks.modules() if isinstance(m, nn.Linear))]
+    copied = BYTES[precision] * sum(m.weight.numel() + LINE for m in matrices)
     weights = Weights(
         np.zeros(len(Plan), np.int64),
         np.zeros((L, len(Layer)), np.int64),
         np.zeros((L + 1, len(Real)), np.float32),
         precision,
+        np.empty(0 if precision == "float32" else copied, np.uint8),
     )
+    weights.kept.append(weights.room)
     _write_sizes(weights, model, stack)
     _write_ends(weights, model, stack)
     for i, block in enumerate(stack.blocks):
@@ -139,6 +154,7 @@ def _write_ends(weights: Weights, model: LanguageModel, stack: Stack) -> None:
     final = block.mlp_norm if block.placement is post else stack.norm
     plan[Plan.FINAL_GAMMA], plan[Plan.FINAL_BETA], last[Real.FINAL_EPS] = _norm(weights, final)
     plan[Plan.UNEMBEDDING], plan[Plan.UNEMBEDDING_SCALE] = weights.matrix(model.unembedding.weight)
+    plan[Plan.UNEMBEDDING_BIAS] = weights.vector(model.unembedding.bias)
 
 
 def _write_layer(weights: Weights, stack: Stack, block: Block, i: int) -> None:
@@ -154,7 +170,7 @@ def _write_layer(weights: Weights, stack: Stack, block: Block, i: int) -> None:
         weights, before[0]
     )
     layer[Layer.MLP_GAMMA], layer[Layer.MLP_BETA], real[Real.MLP_EPS] = _norm(weights, before[1])
-    layer[Layer.QK_GAMMA], _, real[Real.QK_EPS] = _norm(weights, attention.qk_norm)
+    layer[Layer.QK_GAMMA], layer[Layer.QK_BETA], real[Real.QK_EPS] = _norm(weights, attention.qk_norm)
     real[Real.SCALE] = 1.0 if isinstance(attention, UnscaledAttention) else attention.head_width**-0.5
     shifts = (Layer.ATTENTION_SHIFT, block.attention_shift), (Layer.MLP_SHIFT, block.mlp_shift)
     for name, shift in shifts:

@@ -6,7 +6,7 @@ Letters: S positions seen, D head width, E value width.
 import numba as nb
 
 from glassformer.generation.fast.kernels.functions import exp
-from glassformer.generation.fast.kernels.products import products_float32
+from glassformer.generation.fast.kernels.products import products_of_row
 from glassformer.generation.fast.kernels.vector import (
     WIDTH,
     before,
@@ -14,6 +14,7 @@ from glassformer.generation.fast.kernels.vector import (
     fma,
     get,
     get_int,
+    inlined,
     larger,
     largest,
     load,
@@ -44,7 +45,7 @@ def weigh(scores, S, scale, slope, distance):
 
     The first key is `distance` back, and a slope makes distant ones count less. Returns the sum of the weights.
     """
-    best = fill(nb.float32(LOWEST))
+    best = fill(LOWEST)
     whole = S - S % WIDTH
     if slope != 0:
         for i in range(S):
@@ -55,7 +56,7 @@ def weigh(scores, S, scale, slope, distance):
     top = largest(best)
     for i in range(whole, S):
         top = max(top, get(scores, i))
-    sums = fill(nb.float32(0.0))
+    sums = fill(0.0)
     for i in range(0, whole, WIDTH):
         weights = exp((load(scores, i) - top) * scale)
         sums = sums + weights
@@ -83,12 +84,12 @@ def attend(z, q, keys, values, table, page, first, last, D, E, page_keys, page_v
         if offset + eights > page:
             eights = count
         start = keys + 4 * (number * page_keys + offset * D)
-        products_float32(scores + 4 * (at - first), 0, q, 0, 1, start, D, 0, eights)
+        products_of_row(scores + 4 * (at - first), q, start, D, eights)
         at += count
     S = last + 1 - first
     divisor = nb.float32(1.0) / weigh(scores, S, scale, slope, last - first)
     for e in range(0, E, 4 * WIDTH):
-        a = b = c = d = fill(nb.float32(0.0))
+        a = b = c = d = fill(0.0)
         at = first
         while at <= last:
             number, offset = get_int(table, at // page), at % page

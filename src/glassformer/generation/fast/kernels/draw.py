@@ -36,6 +36,7 @@ from glassformer.generation.fast.kernels.vector import (
     get,
     get_double,
     get_int,
+    inlined,
     larger,
     largest,
     load,
@@ -44,6 +45,7 @@ from glassformer.generation.fast.kernels.vector import (
     put_int,
     store,
     total,
+    where_less,
 )
 from glassformer.generation.noise import FIRST, GOLDEN, SECOND
 
@@ -51,11 +53,12 @@ SETTINGS = len(Draw)
 TEMPERATURE, TOP_K, TOP_P, MIN_P = (int(field) for field in Draw)
 UNSURE = -1
 SCRATCH = 16  # bytes for each token of the vocabulary: tempered scores, a heap, what stays
-LN2 = math.log(2)
+SAFE_LN2 = math.log(2) + 1e-5  # so much more that no rounding makes a bound too small
 CLOSE = 1e-9  # two sums of score and noise that are no further apart are not told apart here
 MIN_P_SLACK = 1e-5  # in the logarithm
 TOP_P_SLACK = 1e-6  # in the share of better tokens; and for each token that is added up
 TOP_P_SLACK_EACH = 2e-8
+GROUP, BLOCK = 64, 1024  # tokens that are hashed, and added up, together
 
 
 @intrinsic
@@ -66,7 +69,7 @@ def leading_ones(typing, x):
     return types.uint64(types.uint64), generate
 
 
-@nb.njit(forceinline=True)
+@inlined
 def mix(x):
     """The finaliser of splitmix64."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(FIRST)
@@ -74,12 +77,12 @@ def mix(x):
     return x ^ (x >> np.uint64(31))
 
 
-@nb.njit(forceinline=True)
+@nb.njit(nogil=True)
 def bits_of(key, token):
     return mix(key + np.uint64(token + 1) * np.uint64(GOLDEN))
 
 
-@nb.njit(forceinline=True)
+@inlined
 def gumbel(bits):
     uniform = (float(bits >> np.uint64(12)) + 0.5) * 2.0**-52
     return -math.log(-math.log(uniform))
@@ -88,7 +91,7 @@ def gumbel(bits):
 @nb.njit(nogil=True)
 def temper(out, scores, V, temperature):
     """Scores ÷ temperature; returns the best, or −∞ if there are none that could be compared."""
-    best, strange = fill(nb.float32(-np.inf)), False
+    best, strange = fill(-np.inf), False
     whole = V - V % WIDTH
     for i in range(0, whole, WIDTH):
         x = load(scores, i) / temperature
@@ -167,57 +170,77 @@ def collect(x, V, least, ids):
 
 
 @nb.njit(nogil=True)
-def winner(x, N, ids, some, key, top, least, limit, limit_token):
+def promising(x, first, last, key, best, bounds):
+    """Whether any of the tokens `first` to `last` could beat the best; `bounds` has room for a number each.
+
+    In two loops, so that the first is made of instructions that hash several tokens at once.
+    """
+    for i in range(first, last):
+        put(bounds, i - first, nb.float32((nb.int32(leading_ones(bits_of(key, i))) + nb.int32(1)) * SAFE_LN2))
+    enough = fill(nb.float32(best - 1e-6 * abs(best)))
+    for i in range(first, last, WIDTH):
+        if any_reaching(load_part(x, i, last) + load_part(bounds, i - first, last - first), enough):
+            return True
+    return False
+
+
+@nb.njit(nogil=True)
+def winner(x, N, ids, some, key, least, limit, limit_token, bounds):
     """The token with the best sum of score and noise among N tokens, `ids` if only some may be.
 
     It reaches the least score and ranks before the limit: a larger score, or the same and a smaller id.
     UNSURE if two are too close to say, and if there is none.
     """
     best, token, close = -np.inf, UNSURE, False
-    for n in range(N):
-        i = get_int(ids, n) if some else n
-        score = get(x, i)
-        if score < least or score > limit or (score == limit and i >= limit_token):
+    for start in range(0, N, GROUP):
+        stop = min(start + GROUP, N)
+        if not some and token != UNSURE and not promising(x, start, stop, key, best, bounds):
             continue
-        bits = bits_of(key, i)
-        if score + (leading_ones(bits) + 1) * LN2 < best - CLOSE:
-            continue
-        value = score + gumbel(bits)
-        margin = CLOSE + 1e-12 * abs(value)
-        if value > best + margin:
-            best, token, close = value, i, False
-        elif value > best - margin:
-            close = True
-            if value > best:
-                best, token = value, i
+        for n in range(start, stop):
+            i = get_int(ids, n) if some else n
+            score = get(x, i)
+            if score < least or score < limit or (score == limit and i >= limit_token):
+                continue
+            bits = bits_of(key, i)
+            if score + (leading_ones(bits) + 1) * SAFE_LN2 < best:
+                continue
+            value = score + gumbel(bits)
+            margin = CLOSE + 1e-12 * abs(value)
+            if value > best + margin:
+                best, token, close = value, i, False
+            elif value > best - margin:
+                close = True
+                if value > best:
+                    best, token = value, i
     return UNSURE if close else token
 
 
 @nb.njit(nogil=True)
-def mass(x, N, ids, some, top, limit, limit_token):
-    """Σ e to (score − top) of the tokens that rank before the limit, and how many they are."""
-    amount, count = 0.0, 0
-    for n in range(N):
-        i = get_int(ids, n) if some else n
-        score = get(x, i)
-        if score > limit or (score == limit and i < limit_token):
-            amount += math.exp(float(score) - top)
-            count += 1
-    return amount, count
-
-
-@nb.njit(nogil=True)
-def mass_of_all(x, N, ids, some, top):
-    if some:
-        return mass(x, N, ids, some, top, nb.float32(-np.inf), 0)[0]
-    sums = fill(nb.float32(0.0))
+def mass(x, N, ids, some, top, limit, token):
+    """Σ e to (score − top) of the tokens that rank before one with this score."""
     amount = 0.0
-    for i in range(0, N, WIDTH):
-        sums = sums + before(exp(load_part(x, i, N) - top), i, N)
-        if i % (64 * WIDTH) == 0:
+    if some:
+        for n in range(N):
+            i = get_int(ids, n)
+            score = get(x, i)
+            if score > limit or (score == limit and i < token):
+                amount += math.exp(float(score) - top)
+        return amount
+    first, last = 0, token  # those before it count with the same score, those after it do not
+    for behind in range(2):
+        for start in range(first, last, BLOCK):  # few enough to be added up in float32
+            sums, stop = fill(0.0), min(start + BLOCK, last)
+            for i in range(start, stop, WIDTH):
+                scores = load_part(x, i, stop)
+                weights = before(exp(scores - top), i, stop)
+                if behind:
+                    weights = where_less(limit, scores, weights, 0.0)
+                else:
+                    weights = where_less(scores, limit, 0.0, weights)
+                sums = sums + weights
             amount += total(sums)
-            sums = fill(nb.float32(0.0))
-    return amount + total(sums)
+        first, last = token + 1, N
+    return amount
 
 
 @nb.njit(nogil=True)
@@ -236,11 +259,11 @@ def draw(scores, V, temperature, top_k, top_p, min_p, key, scratch):
     least, sure = nb.float32(-np.inf), nb.float32(-np.inf)
     if min_p > 0:
         least, sure = top + math.log(min_p) - MIN_P_SLACK, top + math.log(min_p) + MIN_P_SLACK
-    limit, limit_token = nb.float32(np.inf), 0
-    everything = mass_of_all(x, N, ids, some, top) if top_p < 1 else 1.0
+    limit, limit_token = nb.float32(-np.inf), V
+    everything = mass(x, N, ids, some, top, nb.float32(-np.inf), V) if top_p < 1 else 1.0
     slack = TOP_P_SLACK + TOP_P_SLACK_EACH * N
     while True:
-        token = winner(x, N, ids, some, key, top, least, limit, limit_token)
+        token = winner(x, N, ids, some, key, least, limit, limit_token, heap)
         if token == UNSURE:
             return UNSURE
         score = get(x, token)
@@ -248,8 +271,8 @@ def draw(scores, V, temperature, top_k, top_p, min_p, key, scratch):
             return UNSURE
         if top_p >= 1:
             return token
-        better, count = mass(x, N, ids, some, top, score, token)
-        if count == 0 or better / everything < top_p - slack:
+        better = mass(x, N, ids, some, top, score, token)
+        if better == 0 or better / everything < top_p - slack:
             return token
         if better / everything < top_p + slack:
             return UNSURE

@@ -10,19 +10,24 @@ LAYER, RMS = range(2)
 
 
 @nb.njit(nogil=True)
+def copy(out, x, size):
+    for i in range(0, size, WIDTH):
+        store_part(out, i, size, load_part(x, i, size))
+
+
+@nb.njit(nogil=True)
 def norm(out, x, size, kind, gamma, beta, eps):
     """Of the numbers of x into `out`, which may be x; without a gamma they are only copied."""
     if gamma == 0:
-        for i in range(0, size, WIDTH):
-            store_part(out, i, size, load_part(x, i, size))
+        copy(out, x, size)
         return
     mean = nb.float32(0.0)
     if kind == LAYER:
-        sums = fill(nb.float32(0.0))
+        sums = fill(0.0)
         for i in range(0, size, WIDTH):
             sums = sums + load_part(x, i, size)
         mean = nb.float32(total(sums) / nb.float32(size))
-    squares = fill(nb.float32(0.0))
+    squares = fill(0.0)
     for i in range(0, size, WIDTH):
         centred = before(load_part(x, i, size) - mean, i, size)
         squares = fma(centred, centred, squares)

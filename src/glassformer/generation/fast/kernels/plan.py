@@ -49,6 +49,7 @@ class Plan(Field):
     FINAL_BETA = auto()
     UNEMBEDDING = auto()  # (V, C), of this kind
     UNEMBEDDING_SCALE = auto()
+    UNEMBEDDING_BIAS = auto()
     # What is remembered, in pages
     PAGE = auto()  # positions of a page
     PAGES = auto()
@@ -106,6 +107,7 @@ class Layer(Field):
     QKV_SCALE = auto()
     QKV_BIAS = auto()
     QK_GAMMA = auto()  # (D)
+    QK_BETA = auto()
     OUT = auto()
     OUT_SCALE = auto()
     OUT_BIAS = auto()

@@ -20,6 +20,7 @@ from glassformer.generation.fast.kernels.vector import (
     WIDTH,
     fill,
     fma,
+    inlined,
     load,
     load_bf16,
     load_bf16_part,
@@ -43,10 +44,10 @@ LINE = 64  # bytes that memory is read in
 
 
 def _make(load_weights, load_last, size):
-    @nb.njit(nogil=True)
+    @inlined
     def one_by_one(out, x, w, C):
         """One sum."""
-        a = fill(nb.float32(0.0))
+        a = fill(0.0)
         whole = C - C % WIDTH
         for c in range(0, whole, WIDTH):
             a = fma(load_weights(w, c), load(x, c), a)
@@ -54,11 +55,11 @@ def _make(load_weights, load_last, size):
             a = fma(load_last(w, whole, C), load_part(x, whole, C), a)
         put(out, 0, total(a))
 
-    @nb.njit(nogil=True)
+    @inlined
     def one_by_eight(out, x, w, C):
         """Eight sums of one row. Rows of a weight are short for the processor to see where reading goes on,
         so the next eight are asked for, line by line, while these are added up."""
-        zero = fill(nb.float32(0.0))
+        zero = fill(0.0)
         a, b, c, d, e, f, g, h = zero, zero, zero, zero, zero, zero, zero, zero
         whole = C - C % WIDTH
         ahead = w + 8 * C * size if 8 * C * size <= NEAR else w
@@ -86,10 +87,10 @@ def _make(load_weights, load_last, size):
             h = fma(load_last(w + 7 * C * size, whole, C), row, h)
         store_part(out, 0, 8, totals_8(a, b, c, d, e, f, g, h))
 
-    @nb.njit(nogil=True)
+    @inlined
     def four_by_four(out, N, x, X, w, C):
         """Four sums of each of four rows, which are X apart in x and N apart in out."""
-        zero = fill(nb.float32(0.0))
+        zero = fill(0.0)
         a0, a1, a2, a3 = zero, zero, zero, zero
         b0, b1, b2, b3 = zero, zero, zero, zero
         c0, c1, c2, c3 = zero, zero, zero, zero
@@ -115,26 +116,35 @@ def _make(load_weights, load_last, size):
         store_quarter(out, 3 * N, 3, sums)
 
     @nb.njit(nogil=True)
+    def products_of_row(out, x, w, C, N):
+        """N outputs of one row."""
+        eights = N - N % 8
+        for n in range(0, eights, 8):
+            one_by_eight(out + 4 * n, x, w + size * n * C, C)
+        for n in range(eights, N):
+            one_by_one(out + 4 * n, x, w + size * n * C, C)
+
+    @nb.njit(nogil=True)
     def products(out, N, x, X, R, w, C, first, last):
         """Outputs `first` to `last` of R rows, which are X apart in x and N apart in out."""
-        fours = R - R % 4
-        eights = last - (last - first) % 8
-        for n in range(first, eights, 8):
-            for r in range(0, fours, 4):
-                four_by_four(out + 4 * (r * N + n), N, x + 4 * r * X, X, w + size * n * C, C)
-                four_by_four(out + 4 * (r * N + n + 4), N, x + 4 * r * X, X, w + size * (n + 4) * C, C)
+        if R == 1:
+            products_of_row(out + 4 * first, x, w + size * first * C, C, last - first)
+            return
+        for n in range(first, last, 8):  # rows of weights that stay near while all rows of x pass
+            count = min(8, last - n)
+            fours = R - R % 4 if count == 8 else 0
+            for i in range(0, 2 * fours, 4):  # twice all rows, for four outputs each time
+                r, m = (i, n) if i < fours else (i - fours, n + 4)
+                four_by_four(out + 4 * (r * N + m), N, x + 4 * r * X, X, w + size * m * C, C)
             for r in range(fours, R):
-                one_by_eight(out + 4 * (r * N + n), x + 4 * r * X, w + size * n * C, C)
-        for n in range(eights, last):
-            for r in range(R):
-                one_by_one(out + 4 * (r * N + n), x + 4 * r * X, w + size * n * C, C)
+                products_of_row(out + 4 * (r * N + n), x + 4 * r * X, w + size * n * C, C, count)
 
-    return products
+    return products_of_row, products
 
 
-products_float32 = _make(load, load_part, SIZES[FLOAT32])
-products_bfloat16 = _make(load_bf16, load_bf16_part, SIZES[BFLOAT16])
-products_int8 = _make(load_int8, load_int8_part, SIZES[INT8])
+products_of_row, products_float32 = _make(load, load_part, SIZES[FLOAT32])
+_, products_bfloat16 = _make(load_bf16, load_bf16_part, SIZES[BFLOAT16])
+_, products_int8 = _make(load_int8, load_int8_part, SIZES[INT8])
 
 
 @nb.njit(nogil=True)

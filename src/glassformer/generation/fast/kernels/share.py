@@ -30,7 +30,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from glassformer.generation.fast.kernels.vector import get_int, put_int
+from glassformer.generation.fast.kernels.vector import get_int, inlined, put_int
 
 STEP = 8  # int64 to a line
 BEGUN, DONE, MINE = range(3)
@@ -165,7 +165,7 @@ def take(board, stretch, me, team, parts):
             breathe()
 
 
-@nb.njit(nogil=True)
+@inlined
 def wait_for(board, stretch, parts):
     """Until the parts of a stretch, which all were taken, are done."""
     spins = 0

@@ -13,12 +13,14 @@ integers, whatever its shapes, and one compiled program serves all of them. Noth
 
 import operator
 
+import numba as nb
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 WIDTH = 16
+inlined = nb.njit(inline="always")  # what is written where it is called: compiled once, with the caller
 
 _FLOAT, _DOUBLE, _INT, _LONG = ir.FloatType(), ir.DoubleType(), ir.IntType(32), ir.IntType(64)
 _FLOATS, _INTS = ir.VectorType(_FLOAT, WIDTH), ir.VectorType(_INT, WIDTH)
@@ -250,7 +252,7 @@ def prefetch(typing, place):
 @intrinsic
 def fill(typing, x):
     """The same number in all lanes."""
-    return lanes(types.float32), lambda context, builder, signature, args: _spread(builder, *args)
+    return lanes(x), lambda context, builder, signature, args: _spread(builder, *args)
 
 
 def _operator(op, name):
@@ -280,46 +282,47 @@ for _op, _name in (
     _operator(_op, _name)
 
 
-def _function(name, count):
-    """One of LLVM's functions of so many lanes."""
+def _function(name, *kinds):
+    """One of LLVM's functions of lanes; a single number stands for the same in all lanes."""
 
     def generate(context, builder, signature, args):
-        return _call(builder, f"llvm.{name}.v{WIDTH}f32", _FLOATS, args)
+        wide = [x if x.type == _FLOATS else _spread(builder, x) for x in args]
+        return _call(builder, f"llvm.{name}.v{WIDTH}f32", _FLOATS, wide)
 
-    return lanes(*[lanes] * count), generate
+    return lanes(*kinds), generate
 
 
 @intrinsic
 def fma(typing, a, b, c):
     """a · b + c, rounded once."""
-    return _function("fmuladd", 3)
+    return _function("fmuladd", a, b, c)
 
 
 @intrinsic
 def larger(typing, a, b):
-    return _function("maxnum", 2)
+    return _function("maxnum", a, b)
 
 
 @intrinsic
 def smaller(typing, a, b):
-    return _function("minnum", 2)
+    return _function("minnum", a, b)
 
 
 @intrinsic
 def absolute(typing, a):
-    return _function("fabs", 1)
+    return _function("fabs", a)
 
 
 @intrinsic
 def with_sign(typing, a, b):
     """The size of a, the sign of b."""
-    return _function("copysign", 2)
+    return _function("copysign", a, b)
 
 
 @intrinsic
 def nearest(typing, a):
     """The nearest whole number."""
-    return _function("rint", 1)
+    return _function("rint", a)
 
 
 @intrinsic
@@ -338,9 +341,10 @@ def where_less(typing, a, b, yes, no):
     """`yes` where a < b, else `no`."""
 
     def generate(context, builder, signature, args):
-        return builder.select(builder.fcmp_ordered("<", args[0], args[1]), args[2], args[3])
+        a, b, yes, no = (x if x.type == _FLOATS else _spread(builder, x) for x in args)
+        return builder.select(builder.fcmp_ordered("<", a, b), yes, no)
 
-    return lanes(lanes, lanes, lanes, lanes), generate
+    return lanes(a, b, yes, no), generate
 
 
 @intrinsic
@@ -357,7 +361,8 @@ def _any(compare):
     """Whether a comparison holds in any lane."""
 
     def generate(context, builder, signature, args):
-        bits = builder.bitcast(compare(builder, *args), ir.IntType(WIDTH))
+        wide = [x if x.type == _FLOATS else _spread(builder, x) for x in args]
+        bits = builder.bitcast(compare(builder, *wide), ir.IntType(WIDTH))
         return builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(WIDTH), 0))
 
     return generate
@@ -366,13 +371,13 @@ def _any(compare):
 @intrinsic
 def any_larger(typing, a, b):
     """Whether a > b in any lane."""
-    return types.boolean(lanes, lanes), _any(lambda builder, a, b: builder.fcmp_ordered(">", a, b))
+    return types.boolean(a, b), _any(lambda builder, a, b: builder.fcmp_ordered(">", a, b))
 
 
 @intrinsic
 def any_reaching(typing, a, b):
     """Whether a ≥ b in any lane."""
-    return types.boolean(lanes, lanes), _any(lambda builder, a, b: builder.fcmp_ordered(">=", a, b))
+    return types.boolean(a, b), _any(lambda builder, a, b: builder.fcmp_ordered(">=", a, b))
 
 
 @intrinsic

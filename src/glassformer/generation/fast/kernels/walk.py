@@ -25,18 +25,18 @@ import numba as nb
 from glassformer.generation.fast.kernels.attention import attend, turn
 from glassformer.generation.fast.kernels.draw import draw_row
 from glassformer.generation.fast.kernels.functions import SWIGLU, activate
-from glassformer.generation.fast.kernels.norm import norm
+from glassformer.generation.fast.kernels.norm import copy, norm
 from glassformer.generation.fast.kernels.plan import Layer, Plan, Real
 from glassformer.generation.fast.kernels.products import BFLOAT16, FLOAT32, linear
 from glassformer.generation.fast.kernels.share import BEGUN, await_walk, publish, take
-from glassformer.generation.fast.kernels.vector import WIDTH, fma, get, get_int, load_part, store_part
+from glassformer.generation.fast.kernels.vector import WIDTH, fma, get, get_int, inlined, load_part, store_part
 
 PART = 1 << 17  # bytes of weights that make a part of a stretch
 PARTS = 4  # that each thread gets, where there is enough to do
 LAYER_STRETCHES = 5
 
 
-@nb.njit(nogil=True)
+@inlined
 def part_size(plan, N, C):
     """How many of N outputs of C columns make a part: a multiple of eight, which products.py takes at once."""
     kind = plan[Plan.KIND]
@@ -45,7 +45,7 @@ def part_size(plan, N, C):
     return max(8, outputs - outputs % 8)
 
 
-@nb.njit(nogil=True)
+@inlined
 def place(plan, row, position):
     """Where a position of a row lies in pools with one entry for each."""
     page = plan[Plan.PAGE]
@@ -59,7 +59,7 @@ def shift(plan, out, x, weight, reach, pool):
     C = plan[Plan.WIDTH]
     for r in range(plan[Plan.ROWS]):
         position, behind = get_int(plan[Plan.POSITIONS], r), get_int(plan[Plan.BEHIND], r)
-        norm(out + 4 * r * C, x + 4 * r * C, C, 0, 0, 0, nb.float32(0.0))
+        copy(out + 4 * r * C, x + 4 * r * C, C)
         for k in range(1, min(reach, position) + 1):
             if k <= behind:
                 past = x + 4 * (r - k) * C
@@ -76,10 +76,10 @@ def remember(plan, x, pool):
     C = plan[Plan.WIDTH]
     for r in range(plan[Plan.ROWS]):
         entry = pool + 4 * C * place(plan, r, get_int(plan[Plan.POSITIONS], r))
-        norm(entry, x + 4 * r * C, C, 0, 0, 0, nb.float32(0.0))
+        copy(entry, x + 4 * r * C, C)
 
 
-@nb.njit(nogil=True)
+@inlined
 def embed(plan, reals):
     """The stream's start: token embeddings, scaled, plus positions, shifted."""
     C, tokens, positions = plan[Plan.WIDTH], plan[Plan.TOKENS], plan[Plan.POSITIONS]
@@ -114,7 +114,7 @@ def normed(plan, out, x, gamma, beta, eps):
         norm(out + 4 * r * C, x + 4 * r * C, C, plan[Plan.NORM], gamma, beta, eps)
 
 
-@nb.njit(nogil=True)
+@inlined
 def read_heads(plan, layer, reals, l, unit, x):
     """One head of queries, keys or values, of x (R, C): normalised, turned, and into the pages."""
     C, H, K = plan[Plan.WIDTH], plan[Plan.HEADS], plan[Plan.KV_HEADS]
@@ -136,17 +136,18 @@ def read_heads(plan, layer, reals, l, unit, x):
         position = get_int(plan[Plan.POSITIONS], r)
         if not is_value:
             if layer[Layer.QK_GAMMA] != 0:
-                norm(mine, mine, D, plan[Plan.NORM], layer[Layer.QK_GAMMA], 0, reals[l, Real.QK_EPS])
+                gamma, beta = layer[Layer.QK_GAMMA], layer[Layer.QK_BETA]
+                norm(mine, mine, D, plan[Plan.NORM], gamma, beta, reals[l, Real.QK_EPS])
             if plan[Plan.COS] != 0:
                 angles = 4 * position * (D // 2)
                 turn(mine, plan[Plan.COS] + angles, plan[Plan.SIN] + angles, D)
         if head >= 0:
             number = get_int(plan[Plan.PAGE_TABLES], r * plan[Plan.PAGE_TABLE_SIZE] + position // page)
             entry = ((l * plan[Plan.PAGES] + number) * K + head) * page + position % page
-            norm(pool + 4 * size * entry, mine, size, 0, 0, 0, nb.float32(0.0))
+            copy(pool + 4 * size * entry, mine, size)
 
 
-@nb.njit(nogil=True)
+@inlined
 def look_back(plan, reals, l, r, head, scores):
     """What one head finds for one row, into z."""
     H, K, D, E = plan[Plan.HEADS], plan[Plan.KV_HEADS], plan[Plan.HEAD_WIDTH], plan[Plan.VALUE_WIDTH]
@@ -165,7 +166,7 @@ def look_back(plan, reals, l, r, head, scores):
     )  # fmt: skip
 
 
-@nb.njit(nogil=True)
+@inlined
 def join(plan, out, old, first, last):
     """Outputs `first` to `last` of all rows onto the stream, in place: out (R, C) becomes old + out."""
     C = plan[Plan.WIDTH]
@@ -176,7 +177,7 @@ def join(plan, out, old, first, last):
                 store_part(row, c, last, load_part(base, c, last) + load_part(row, c, last))
 
 
-@nb.njit(nogil=True)
+@inlined
 def walk_layer(plan, layer, reals, l, me, stretch, private):
     C, H, K = plan[Plan.WIDTH], plan[Plan.HEADS], plan[Plan.KV_HEADS]
     E, M, R, kind = plan[Plan.VALUE_WIDTH], plan[Plan.HIDDEN], plan[Plan.ROWS], plan[Plan.KIND]
@@ -259,7 +260,7 @@ def walk_layer(plan, layer, reals, l, me, stretch, private):
         part = take(board, stretch, me, team, parts)
 
 
-@nb.njit(nogil=True)
+@inlined
 def raise_units(plan, layer, x, first, last):
     """Hidden units `first` to `last` of x (R, C). With SwiGLU the gate's rows come first, then the linear part's."""
     C, M, R, kind, units = plan[Plan.WIDTH], plan[Plan.HIDDEN], plan[Plan.ROWS], plan[Plan.KIND], plan[Plan.UNITS]
@@ -278,7 +279,7 @@ def raise_units(plan, layer, x, first, last):
         activate(units + start, plan[Plan.LINEAR] + start, last - first, plan[Plan.ACTIVATION])
 
 
-@nb.njit(nogil=True)
+@inlined
 def score(plan, reals, me, stretch, x):
     """Scores of the rows that are asked for; x has room for their vectors."""
     C, V, count = plan[Plan.WIDTH], plan[Plan.VOCAB], plan[Plan.SCORED]
@@ -295,12 +296,12 @@ def score(plan, reals, me, stretch, x):
     while part >= 0:
         linear(
             plan[Plan.SCORES], V, x, C, count, plan[Plan.KIND], plan[Plan.UNEMBEDDING],
-            plan[Plan.UNEMBEDDING_SCALE], 0, C, part * size, min(V, (part + 1) * size),
+            plan[Plan.UNEMBEDDING_SCALE], plan[Plan.UNEMBEDDING_BIAS], C, part * size, min(V, (part + 1) * size),
         )  # fmt: skip
         part = take(board, stretch, me, team, parts)
 
 
-@nb.njit(nogil=True)
+@inlined
 def choose(plan, me, stretch):
     """A token for each scored row."""
     parts = plan[Plan.SCORED]
