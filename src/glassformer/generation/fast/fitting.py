@@ -49,16 +49,20 @@ def _reason_of_stack(stack: Stack) -> str | None:
 
 
 def _reason_of_blocks(stack: Stack) -> str | None:
-    first = stack.blocks[0]
+    blocks: list[Block] = []
     for i, block in enumerate(stack.blocks):
+        if type(block) is not Block:
+            return f"block {i} is a {_name(block)}"
+        blocks.append(block)
         reason = _reason_of_block(block)
         if reason is None and block.attention.position is not stack.position:
             reason = "has positions of its own"
-        if reason is None and _shapes(block) != _shapes(first):
+        if reason is None and _shapes(block) != _shapes(blocks[0]):
             reason = "is not shaped as the first is"
         if reason is not None:
             return f"block {i} {reason}"
-    kinds = {type(norm) for norm in _norms(stack)} - {nn.Identity}
+    norms = [norm for block in blocks for norm in _norms(block)]
+    kinds = {type(norm) for norm in (*norms, stack.norm)} - {nn.Identity}
     if not kinds <= {LayerNorm, RMSNorm}:
         return f"its norm is a {' or '.join(sorted(kind.__name__ for kind in kinds))}"
     if len(kinds) > 1:
@@ -66,11 +70,9 @@ def _reason_of_blocks(stack: Stack) -> str | None:
     return None
 
 
-def _reason_of_block(block: nn.Module) -> str | None:
-    if type(block) is not Block:
-        return f"is a {_name(block)}"
+def _reason_of_block(block: Block) -> str | None:
     attention, mlp = block.attention, block.mlp
-    if type(attention) not in (Attention, UnscaledAttention):
+    if not isinstance(attention, Attention) or type(attention) not in (Attention, UnscaledAttention):
         return f"attends by a {_name(attention)}"
     if block.cross is not None:
         return "looks into another sequence"
@@ -88,10 +90,9 @@ def _reason_of_block(block: nn.Module) -> str | None:
     return None
 
 
-def _norms(stack: Stack) -> list[nn.Module]:
-    blocks = [b for b in stack.blocks if isinstance(b, Block)]
-    own = [norm for b in blocks for norm in (b.attention_norm, b.mlp_norm, b.attention.qk_norm)]
-    return [*own, stack.norm]
+def _norms(block: Block) -> tuple[nn.Module, ...]:
+    assert isinstance(block.attention, Attention)
+    return block.attention_norm, block.mlp_norm, block.attention.qk_norm
 
 
 def _shapes(block: Block) -> list[object]:

@@ -12,11 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.generation import sampling
-from glassformer.generation.fast.choice import write_settings
+from glassformer.generation.fast.choose import ROWS, Drawing
 from glassformer.generation.fast.fitting import fits
-from glassformer.generation.fast.kernels.draw import SCRATCH, UNSURE
-from glassformer.generation.fast.kernels.plan import Draw, Plan
+from glassformer.generation.fast.kernels.plan import Plan
 from glassformer.generation.fast.team import Team, cores
 from glassformer.generation.fast.weights import Precision, lay_out
 from glassformer.generation.pages import SIZE, PagedStep
@@ -25,7 +23,6 @@ from glassformer.generation.step import Piece
 from glassformer.models.model import LanguageModel
 from glassformer.models.tap import off
 
-ROWS = 64  # that walk together at most: each weight is then read once for 64 positions
 SPARE = 16  # numbers behind the scores of keys, which are made eight at a time
 SMALL = 1 << 19  # bytes of weights below which threads would meet more often than it pays
 
@@ -44,13 +41,14 @@ class FastStep(PagedStep):
     ):
         """`threads`: how many walk; as many as there are cores unless given, and one for a tiny model.
 
-        In float32 the model's own parameters are read, so it is trained on as it changes; other precisions are
-        copies, made now.
+        In float32 the model's own parameters are read, also when they change; other precisions are copies,
+        made now.
         """
         if (reason := fits(model)) is not None:
             raise ValueError(f"the fast step cannot compute this model: {reason}")
         assert model.limit is not None
         super().__init__(model.vocab, model.limit, pages, size)
+        self._context = model.limit
         self._weights = lay_out(model, precision)
         self.threads = threads or (1 if self._weights.size < SMALL else cores())
         self._plan = self._weights.plan
@@ -59,7 +57,7 @@ class FastStep(PagedStep):
         self._make_pools()
         self._make_buffers()
         self._make_rows()
-        memory = [*self._weights.kept, *self._pools, *self._buffers]
+        memory = [*self._weights.kept, *self._pools, *self._buffers, *self._drawing.memory]
         self._team = Team(self._plan, self._weights.layers, self._weights.reals, self.threads, memory)
 
     def _make_pools(self) -> None:
@@ -84,9 +82,8 @@ class FastStep(PagedStep):
         plan = self._plan
         C, H, K, M = (int(plan[name]) for name in (Plan.WIDTH, Plan.HEADS, Plan.KV_HEADS, Plan.HIDDEN))
         D, E = int(plan[Plan.HEAD_WIDTH]), int(plan[Plan.VALUE_WIDTH])
-        private = 2 * ROWS * C + int(plan[Plan.CONTEXT]) + SPARE
+        private = 2 * ROWS * C + self._context + SPARE
         plan[Plan.PRIVATE_SIZE] = private + -private % SPARE
-        plan[Plan.SCRATCH_SIZE] = SCRATCH * self.vocab + -(SCRATCH * self.vocab) % 64
         for name, count in (
             (Plan.STREAM, ROWS * C),
             (Plan.MIDDLE, ROWS * C),
@@ -95,28 +92,23 @@ class FastStep(PagedStep):
             (Plan.UNITS, ROWS * M),
             (Plan.LINEAR, ROWS * M),
             (Plan.PRIVATE, self.threads * int(plan[Plan.PRIVATE_SIZE])),
-            (Plan.SCRATCH, self.threads * int(plan[Plan.SCRATCH_SIZE]) // 4),
         ):
             self._buffers.append(np.empty(count, np.float32))
             plan[name] = self._buffers[-1].ctypes.data
         self._own_scores = torch.empty(ROWS, self.vocab)  # of choices
 
     def _make_rows(self) -> None:
-        """What a walk is asked. A helper that is late may look at any of it, so all of it makes sense always."""
-        plan, size = self._plan, -(-int(self._plan[Plan.CONTEXT]) // self.size)
+        """What a walk is asked. A helper that is late may look at any of it, so it always makes sense."""
+        plan, size = self._plan, -(-self._context // self.size)
         plan[Plan.PAGE_TABLE_SIZE] = size
-        names = Plan.TOKENS, Plan.POSITIONS, Plan.BEHIND, Plan.SCORED_ROWS, Plan.CHOSEN
-        self._tokens, self._positions, self._behind, self._scored, self._chosen = (
+        names = Plan.TOKENS, Plan.POSITIONS, Plan.BEHIND, Plan.SCORED_ROWS
+        self._tokens, self._positions, self._behind, self._scored = (
             self._integers(name, ROWS) for name in names
         )
         self._tables = self._integers(Plan.PAGE_TABLES, ROWS, size)
         self._known: list[list[int]] = [[] for _ in range(ROWS)]  # what the tables have in each row
-        self._seeds = self._integers(Plan.SEEDS, ROWS, 2)
-        self._settings = np.zeros((ROWS, len(Draw)))
-        self._buffers.append(self._settings)
-        plan[Plan.SETTINGS] = self._settings.ctypes.data
-        self._samplers: list[Sampler | None] = [None] * ROWS  # whose settings these are
-        self._in_order = np.arange(max(ROWS, int(plan[Plan.CONTEXT])))
+        self._drawing = Drawing(plan, self.vocab, self.threads)
+        self._in_order = np.arange(ROWS + self._context)
 
     def _integers(self, name: Plan, *shape: int) -> np.ndarray:
         array = np.zeros(shape, np.int64)
@@ -133,7 +125,8 @@ class FastStep(PagedStep):
         for piece in pieces:
             self._check(piece)
         scores = torch.empty(sum(piece.scored for piece in pieces), self.vocab)
-        told = rows = scored = 0  # scores that are there; rows of the next walk, and how many are to be scored
+        told = 0  # scores that are there
+        rows = scored = 0  # of the next walk
         for piece in pieces:
             count, done = len(piece.ids), 0
             while done < count:
@@ -160,39 +153,30 @@ class FastStep(PagedStep):
         The samplers do not weigh what was said before: whoever wants that takes `scores`.
         """
         if len(pieces) > ROWS:
-            return [
-                token
-                for i in range(0, len(pieces), ROWS)
-                for token in self.choose(pieces[i : i + ROWS], samplers[i : i + ROWS], positions[i : i + ROWS])
-            ]
-        for row, piece in enumerate(pieces):
+            some, rest = slice(ROWS), slice(ROWS, None)
+            first = self.choose(pieces[some], samplers[some], positions[some])
+            return first + self.choose(pieces[rest], samplers[rest], positions[rest])
+        for piece in pieces:
             self._check(piece)
-            slot, sampler = piece.slot, samplers[row]
+        for row, piece in enumerate(pieces):
+            slot = piece.slot
             self._tokens[row], self._positions[row] = piece.ids[0], slot.length
             self._write_table(row, slot.pages)
-            if sampler is not self._samplers[row]:
-                write_settings(sampler, self._settings[row], self._seeds[row])
-                self._samplers[row] = sampler
-            self._seeds[row, 1] = positions[row]
+            self._drawing.write(row, samplers[row], positions[row])
             slot.length += 1
         count = len(pieces)
         self._behind[:count], self._scored[:count] = 0, self._in_order[:count]
         self._plan[Plan.DRAWS] = 1
         self._walk(count, count, self._own_scores)
         self._plan[Plan.DRAWS] = 0
-        chosen: list[int] = self._chosen[:count].tolist()
-        if UNSURE in chosen:
-            for row in [row for row, token in enumerate(chosen) if token == UNSURE]:
-                one = slice(row, row + 1)
-                chosen[row] = int(sampling.choose(self._own_scores[one], samplers[one], positions[one]))
-        return chosen
+        return self._drawing.read(self._own_scores, samplers, positions)
 
     def _check(self, piece: Piece) -> None:
         """What the compiled program takes for granted."""
         end = piece.slot.length + len(piece.ids)
         if piece.tap is not off:
             raise ValueError("the fast step has no taps: take the open one")
-        if end > len(piece.slot.pages) * self.size or end > self._in_order.size:
+        if end > len(piece.slot.pages) * self.size or end > self._context:
             raise ValueError(f"{end} positions are more than were reserved for this text")
         if not 0 <= piece.scored <= len(piece.ids):
             raise ValueError(f"{piece.scored} scores of {len(piece.ids)} tokens")

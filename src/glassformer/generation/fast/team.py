@@ -79,7 +79,7 @@ class Helper:
             self._bell.release()
 
     def end(self) -> None:
-        """Waits for it: a thread that is still in compiled code when Python ends takes the process with it."""
+        """Waits for it: a thread that is in compiled code when Python ends takes the process with it."""
         self._ended = True
         self._bell.release()
         thread = self._thread

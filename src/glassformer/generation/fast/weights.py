@@ -22,7 +22,7 @@ from glassformer.generation.fast.kernels import functions, norm, products
 from glassformer.generation.fast.kernels.plan import Layer, Plan, Real
 from glassformer.models.attention import Attention, UnscaledAttention
 from glassformer.models.block import Block, add, post, pre, renorm
-from glassformer.models.layers import ACTIVATIONS, LayerNorm, RMSNorm
+from glassformer.models.layers import ACTIVATIONS, GatedMLP, LayerNorm, RMSNorm
 from glassformer.models.model import LanguageModel
 from glassformer.models.position import Alibi, Learned, Rotary, Sinusoidal
 from glassformer.models.shift import Shift
@@ -107,14 +107,18 @@ def lay_out(model: LanguageModel, precision: Precision) -> Weights:
     weights.kept.append(weights.room)
     _write_sizes(weights, model, stack)
     _write_ends(weights, model, stack)
-    for i, block in enumerate(stack.blocks):
-        _write_layer(weights, stack, block, i)
+    blocks = blocks_of(stack)
+    for i in range(L):
+        _write_layer(weights, blocks, i)
     return weights
 
 
+def blocks_of(stack: Stack) -> list[Block]:
+    return [block for block in stack.blocks if isinstance(block, Block)]
+
+
 def _write_sizes(weights: Weights, model: LanguageModel, stack: Stack) -> None:
-    plan, block = weights.plan, stack.blocks[0]
-    assert isinstance(block, Block)
+    plan, block = weights.plan, blocks_of(stack)[0]
     attention, mlp = block.attention, block.mlp
     assert isinstance(attention, Attention)
     norms = [block.attention_norm, attention.qk_norm]
@@ -122,10 +126,11 @@ def _write_sizes(weights: Weights, model: LanguageModel, stack: Stack) -> None:
     plan[Plan.HEADS], plan[Plan.KV_HEADS] = attention.heads, attention.kv_heads
     plan[Plan.HEAD_WIDTH], plan[Plan.VALUE_WIDTH] = attention.head_width, attention.value_width
     plan[Plan.HIDDEN], plan[Plan.VOCAB] = mlp.down.in_features, model.unembedding.out_features
-    plan[Plan.CONTEXT] = stack.context
     plan[Plan.KIND] = KINDS[weights.precision]
     plan[Plan.NORM] = norm.RMS if any(isinstance(n, RMSNorm) for n in norms) else norm.LAYER
-    plan[Plan.ACTIVATION] = ACTIVATION_NUMBERS.get(getattr(mlp, "activation", None), functions.SWIGLU)
+    plan[Plan.ACTIVATION] = (
+        functions.SWIGLU if isinstance(mlp, GatedMLP) else ACTIVATION_NUMBERS[mlp.activation]
+    )
     plan[Plan.RENEWS] = block.placement in (post, renorm)
     plan[Plan.JOINS] = block.join is add
     plan[Plan.WINDOW] = stack.mask.window or 0
@@ -134,6 +139,7 @@ def _write_sizes(weights: Weights, model: LanguageModel, stack: Stack) -> None:
 def _write_ends(weights: Weights, model: LanguageModel, stack: Stack) -> None:
     """What stands before the first block and behind the last."""
     plan, last, position = weights.plan, weights.reals[-1], stack.position
+    assert isinstance(stack.embedding, nn.Embedding)
     plan[Plan.EMBEDDING] = weights.vector(stack.embedding.weight)
     last[Real.EMBEDDING_SCALE] = 1.0
     match position:
@@ -150,20 +156,21 @@ def _write_ends(weights: Weights, model: LanguageModel, stack: Stack) -> None:
         plan[Plan.EMBEDDING_SHIFT] = weights.vector(stack.shift.weight)
         plan[Plan.EMBEDDING_REACH] = len(stack.shift.weight)
     # Post-norm ends with the norm of its last layer, which nobody has read through yet.
-    block = stack.blocks[-1]
+    block = blocks_of(stack)[-1]
     final = block.mlp_norm if block.placement is post else stack.norm
     plan[Plan.FINAL_GAMMA], plan[Plan.FINAL_BETA], last[Real.FINAL_EPS] = _norm(weights, final)
     plan[Plan.UNEMBEDDING], plan[Plan.UNEMBEDDING_SCALE] = weights.matrix(model.unembedding.weight)
     plan[Plan.UNEMBEDDING_BIAS] = weights.vector(model.unembedding.bias)
 
 
-def _write_layer(weights: Weights, stack: Stack, block: Block, i: int) -> None:
-    layer, real, attention, mlp = weights.layers[i], weights.reals[i], block.attention, block.mlp
+def _write_layer(weights: Weights, blocks: list[Block], i: int) -> None:
+    layer, real, block = weights.layers[i], weights.reals[i], blocks[i]
+    attention, mlp = block.attention, block.mlp
     assert isinstance(attention, Attention)
     # Which norm a layer reads through: its own; in post-norm that of the layer before it.
     before: tuple[nn.Module, nn.Module] = (block.attention_norm, block.mlp_norm)
     if block.placement is post:
-        before = (stack.blocks[i - 1].mlp_norm if i else nn.Identity(), block.attention_norm)
+        before = (blocks[i - 1].mlp_norm if i else nn.Identity(), block.attention_norm)
     elif block.placement not in (pre, renorm):
         before = (nn.Identity(), nn.Identity())
     layer[Layer.ATTENTION_GAMMA], layer[Layer.ATTENTION_BETA], real[Real.ATTENTION_EPS] = _norm(
@@ -177,8 +184,9 @@ def _write_layer(weights: Weights, stack: Stack, block: Block, i: int) -> None:
         if isinstance(shift, Shift):
             layer[name] = weights.vector(shift.weight)
             weights.plan[Plan.LAYER_REACH] = len(shift.weight)
-    matrices = (Layer.QKV, attention.qkv), (Layer.OUT, attention.out), (Layer.UP, mlp.up), (Layer.DOWN, mlp.down)
-    for name, linear in matrices:  # a matrix, its scales and its bias stand side by side
+    names = Layer.QKV, Layer.OUT, Layer.UP, Layer.DOWN
+    matrices = attention.qkv, attention.out, mlp.up, mlp.down
+    for name, linear in zip(names, matrices, strict=True):  # its scales and its bias stand behind it
         layer[name], layer[name + 1] = weights.matrix(linear.weight)
         layer[name + 2] = weights.vector(linear.bias)
 

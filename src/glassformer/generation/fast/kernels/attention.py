@@ -14,7 +14,6 @@ from glassformer.generation.fast.kernels.vector import (
     fma,
     get,
     get_int,
-    inlined,
     larger,
     largest,
     load,
@@ -43,7 +42,7 @@ def turn(x, cos, sin, D):
 def weigh(scores, S, scale, slope, distance):
     """Scores of S keys become weights before their division: e to what they lie below the best.
 
-    The first key is `distance` back, and a slope makes distant ones count less. Returns the sum of the weights.
+    The first key is `distance` back, and a slope makes distant ones count less. Returns the weights' sum.
     """
     best = fill(LOWEST)
     whole = S - S % WIDTH
@@ -69,56 +68,46 @@ def weigh(scores, S, scale, slope, distance):
 
 
 @nb.njit(nogil=True)
-def attend(z, q, keys, values, table, page, first, last, D, E, page_keys, page_values, scale, slope, scores):
+def attend(z, q, keys, values, table, page, K, first, last, D, E, scale, slope, scores):
     """Attention of q (D) at position `last` to all from `first` on, into z (E).
 
-    The pages of `table` (int64) hold `page` positions each; those of this head's keys are `page_keys` numbers
-    apart and its values `page_values`. `scores` has room for all positions and a few.
+    `keys` and `values` are this head's in page 0. A page has `page` positions of one head side by side, then
+    those of the next of K heads; `table` (int64) says which pages. `scores` has room for all positions and a
+    few.
     """
     at = first
     while at <= last:
         number, offset = get_int(table, at // page), at % page
         count = min(page - offset, last + 1 - at)
         # Eight at a time are no slower than one, and a page has room for them: what comes out is not read.
-        eights = count + -count % 8
-        if offset + eights > page:
-            eights = count
-        start = keys + 4 * (number * page_keys + offset * D)
+        eights = min(count + -count % 8, page - offset)
+        start = keys + 4 * D * (number * K * page + offset)
         products_of_row(scores + 4 * (at - first), q, start, D, eights)
         at += count
     S = last + 1 - first
-    divisor = nb.float32(1.0) / weigh(scores, S, scale, slope, last - first)
+    factor = 1.0 / weigh(scores, S, scale, slope, last - first)
     for e in range(0, E, 4 * WIDTH):
         a = b = c = d = fill(0.0)
         at = first
         while at <= last:
             number, offset = get_int(table, at // page), at % page
             count = min(page - offset, last + 1 - at)
-            row = values + 4 * (number * page_values + offset * E)
-            if e + 4 * WIDTH <= E:
-                for i in range(count):
-                    weight = fill(get(scores, at - first + i))
+            row = values + 4 * E * (number * K * page + offset)
+            for i in range(at - first, at - first + count):
+                weight = fill(get(scores, i))
+                if e + 4 * WIDTH <= E:
                     a = fma(weight, load(row, e), a)
                     b = fma(weight, load(row, e + WIDTH), b)
                     c = fma(weight, load(row, e + 2 * WIDTH), c)
                     d = fma(weight, load(row, e + 3 * WIDTH), d)
-                    row += 4 * E
-            elif e + 2 * WIDTH == E:
-                for i in range(count):
-                    weight = fill(get(scores, at - first + i))
-                    a = fma(weight, load(row, e), a)
-                    b = fma(weight, load(row, e + WIDTH), b)
-                    row += 4 * E
-            else:
-                for i in range(count):
-                    weight = fill(get(scores, at - first + i))
+                else:
                     a = fma(weight, load_part(row, e, E), a)
                     b = fma(weight, load_part(row, e + WIDTH, E), b)
                     c = fma(weight, load_part(row, e + 2 * WIDTH, E), c)
                     d = fma(weight, load_part(row, e + 3 * WIDTH, E), d)
-                    row += 4 * E
+                row += 4 * E
             at += count
-        store_part(z, e, E, a * divisor)
-        store_part(z, e + WIDTH, E, b * divisor)
-        store_part(z, e + 2 * WIDTH, E, c * divisor)
-        store_part(z, e + 3 * WIDTH, E, d * divisor)
+        store_part(z, e, E, a * factor)
+        store_part(z, e + WIDTH, E, b * factor)
+        store_part(z, e + 2 * WIDTH, E, c * factor)
+        store_part(z, e + 3 * WIDTH, E, d * factor)

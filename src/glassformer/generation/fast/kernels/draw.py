@@ -1,12 +1,12 @@
-"""The draw of one row, as sampling.py and noise.py have it, without sorting and without a logarithm per token.
+"""The draw of one row, as sampling.py and noise.py have it, without sorting, with a few logarithms.
 
     1  the scores ÷ temperature; the best of them
     2  the k-th best by a heap of k; what is not below it stays
     3  the winner: the best of score + Gumbel number among what stays and reaches min_p
     4  is it within top_p? What is better than it is added up. If not, only what is better can be: again 3
 
-A Gumbel number is at most (ones its hash begins with + 1) · ln 2, since −ln(−ln u) ≤ −ln(1 − u), so most tokens
-are out of the race once they are hashed.
+A Gumbel number is at most (ones its hash begins with + 1) · ln 2, since −ln(−ln u) ≤ −ln(1 − u), so most
+tokens are out of the race once they are hashed.
 
 PyTorch adds up probabilities in float32, in an order of its own, and rounds logarithms in its own way. Where
 the choice hangs on such a rounding, the answer is UNSURE, and sampling.py has to be asked: so the two never
@@ -14,7 +14,6 @@ disagree. Rows that hold no numbers, or none that is finite, are left to it as w
 
 Letters: V vocabulary, N tokens that stay.
 """
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 
 import math
 
@@ -22,7 +21,6 @@ import numba as nb
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from glassformer.generation.fast.kernels.functions import exp
 from glassformer.generation.fast.kernels.plan import Draw, Plan
@@ -37,6 +35,7 @@ from glassformer.generation.fast.kernels.vector import (
     get_double,
     get_int,
     inlined,
+    instruction,
     larger,
     largest,
     load,
@@ -61,7 +60,7 @@ TOP_P_SLACK_EACH = 2e-8
 GROUP, BLOCK = 64, 1024  # tokens that are hashed, and added up, together
 
 
-@intrinsic
+@instruction
 def leading_ones(typing, x):
     def generate(context, builder, signature, args):
         return builder.ctlz(builder.not_(args[0]), ir.Constant(ir.IntType(1), 0))

@@ -1,8 +1,8 @@
 """A model and what it works with as integers: sizes, choices and addresses.
 
 The plan is one row of them, and the layers are a table with a row for each. Every entry has a name here; the
-walk reads it by that, ../weights.py and ../step.py write it. An address of 0 says that there is no such thing.
-Numbers at an address are float32, or as said.
+walk reads it by that, ../weights.py and ../step.py write it. An address of 0 says that there is no such
+thing. Numbers at an address are float32, or as said.
 
 Letters: L layers, C model width, H heads, K key-value heads, D head width, E value width, M hidden width,
 V vocabulary, R rows of a walk.
@@ -29,7 +29,6 @@ class Plan(Field):
     VALUE_WIDTH = auto()
     HIDDEN = auto()
     VOCAB = auto()
-    CONTEXT = auto()
     KIND = auto()  # of weights, see products.py
     NORM = auto()  # see norm.py
     ACTIVATION = auto()  # see functions.py

@@ -1,15 +1,15 @@
 """Rows times a matrix: out[r, n] = Σ_c x[r, c] · w[n, c], for weights of three kinds.
 
-A sum is made of sixteen that each take every sixteenth column in turn; then these are added. That order is the
-same in each of the tiles below, so what comes out for a row does not depend on how many rows there are, on
-their order, or on which outputs are asked for:
+A sum is made of sixteen that each take every sixteenth column in turn; then these are added. That order is
+the same in each of the tiles below, so what comes out for a row does not depend on how many rows there are,
+on their order, or on which outputs are asked for:
 
     1 row  × 8 outputs   one text: the weights are read once, which is all the time it takes
     4 rows × 4 outputs   many: each number that is read is used four times
     1 row  × 1 output    what is left over
 
-Weights are float32; or bfloat16, as the upper halves of float32; or int8, to be multiplied by a scale for each
-output afterwards.
+Weights are float32; or bfloat16, as the upper halves of float32; or int8, to be multiplied by a scale for
+each output afterwards.
 
 Letters: R rows, C columns of a weight, N outputs.
 """

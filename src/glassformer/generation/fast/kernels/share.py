@@ -1,25 +1,29 @@
 """How the threads of a team share the work of a walk, without waiting for who is late.
 
-A walk is a sequence of *stretches*; the work of each is cut into parts, which the threads take. A stretch ends
-when all its parts are done. Who takes which part makes no difference to any result. Each thread has parts of
-its own, so that it reads the same weights every time; when it is through with them, and the others still are
-not after a moment, it takes theirs.
-So a thread that has no core at the moment holds nobody up, unless it stopped in the middle of a part.
+A walk is a sequence of *stretches*; the work of each is cut into parts, which the threads take. A stretch is
+over when all its parts are done. Who takes which part makes no difference to any result. Each thread has
+parts of its own, so that it reads the same weights every time; when it is through with them, and the others
+still are not after a moment, it takes theirs. So a thread that has no core at the moment holds nobody up,
+unless it stopped in the middle of a part.
 
-A thread that wakes up late may believe to be in a stretch that is over. Stretches are numbered, on and on
-through all walks, and each counter carries the number of the stretch that it counts for; taking a part is one
-atomic exchange that fails if the number has moved on. Hence the rule for everyone who writes a walk: shared
-memory is written only by who holds a part, and what a thread works out for itself before it takes one, from
-what earlier stretches left, is good for the parts of this stretch alone.
+A thread that wakes up late may believe to be in a stretch that is over, of a walk that is over, and see
+anything there. Stretches are numbered, on and on through all walks, and each counter carries the number of
+the stretch that it counts for, so that such a thread finds out:
+
+    1  whoever takes his first part of a stretch looks whether a later one has begun; until then, nothing that
+       the stretch reads has changed, so what he has read himself is right
+    2  taking a part is one atomic exchange, which fails if anybody was there in between
+    3  a walk ends by a number beyond all its stretches, before anything is changed for the next
+
+Hence the rule for everyone who writes a walk: shared memory is written only by who holds a part, and what a
+thread works out for itself before it takes one is good for the parts of this stretch alone.
 
 The board, one line of memory for each number so that threads do not disturb each other:
 
-    BEGUN         the number of stretches before the walk that was begun last
+    BEGUN         the number of the first stretch of the walk that was begun last
     DONE          parts done of a stretch
-    MINE + t      parts taken of those that belong to thread t
+    MINE + t      parts taken of those that belong to thread t; behind it, what t notes for itself
 """
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
-# (an intrinsic's signature is that of the code that calls it, not the one it is written with)
 
 import ctypes
 import platform
@@ -28,9 +32,8 @@ import numba as nb
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from glassformer.generation.fast.kernels.vector import get_int, inlined, put_int
+from glassformer.generation.fast.kernels.vector import get_int, inlined, instruction, put_int
 
 STEP = 8  # int64 to a line
 BEGUN, DONE, MINE = range(3)
@@ -38,7 +41,7 @@ COUNT_BITS = 20
 COUNT = (1 << COUNT_BITS) - 1
 SPINS = 1 << 9  # looks at a counter before others get the core
 PATIENCE = 20  # looks before I ask for others' parts: asking disturbs them, and mostly they are nearly done
-UNTOLD, LOOKS = 1, 2  # a thread's notes: parts it did and has not told; looks so far
+UNTOLD, LOOKS, SEEN = 1, 2, 3  # a thread's notes: parts it did and has not told; looks so far; its stretch
 MACHINE = platform.machine().lower()
 CAN_YIELD = hasattr(ctypes.CDLL(None), "sched_yield") if platform.system() != "Windows" else False
 
@@ -53,7 +56,7 @@ def _call(builder, name, result, arguments):
     builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
 
-@intrinsic
+@instruction
 def look(typing, board, line):
     """The number on a line, and all that was written before it was."""
 
@@ -63,7 +66,7 @@ def look(typing, board, line):
     return types.int64(types.int64, types.int64), generate
 
 
-@intrinsic
+@instruction
 def publish(typing, board, line, value):
     """Write a number on a line, after all that was written before."""
 
@@ -74,7 +77,18 @@ def publish(typing, board, line, value):
     return types.none(types.int64, types.int64, types.int64), generate
 
 
-@intrinsic
+@instruction
+def all_read(typing):
+    """What was read before is as it was before anything that is read after."""
+
+    def generate(context, builder, signature, args):
+        builder.fence("acquire")
+        return context.get_dummy_value()
+
+    return types.none(), generate
+
+
+@instruction
 def exchange(typing, board, line, old, new):
     """Write `new` if the line still has `old`; whether it had."""
 
@@ -85,7 +99,7 @@ def exchange(typing, board, line, old, new):
     return types.boolean(types.int64, types.int64, types.int64, types.int64), generate
 
 
-@intrinsic
+@instruction
 def breathe(typing):
     """Tell the processor that this loop waits."""
 
@@ -99,7 +113,7 @@ def breathe(typing):
     return types.none(), generate
 
 
-@intrinsic
+@instruction
 def give_way(typing):
     """Let another thread have the core."""
 
@@ -133,7 +147,12 @@ def take(board, stretch, me, team, parts):
 
     −1 when the stretch is over: all parts are done, by whomever.
     """
-    notes = board + 8 * STEP * (MINE + me)  # behind my counter: what only I read
+    notes = board + 8 * STEP * (MINE + me)
+    if get_int(notes, SEEN) != stretch:
+        all_read()
+        if look(board, DONE) >> COUNT_BITS > stretch:
+            return -1
+        put_int(notes, SEEN, stretch)
     part = claim(board, stretch, me, team, parts)
     if part >= 0:
         put_int(notes, UNTOLD, get_int(notes, UNTOLD) + 1)
@@ -163,6 +182,12 @@ def take(board, stretch, me, team, parts):
             wait_for(board, stretch, parts)
         else:
             breathe()
+
+
+@inlined
+def end_walk(board, stretch):
+    """A number beyond all stretches of a walk, all of whose parts are done."""
+    publish(board, DONE, stretch << COUNT_BITS)
 
 
 @inlined

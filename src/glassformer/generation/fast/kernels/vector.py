@@ -8,10 +8,9 @@ Memory is named by its address, a plain integer, and counted in numbers from the
 integers, whatever its shapes, and one compiled program serves all of them. Nothing checks these addresses;
 ../weights.py and ../step.py make them.
 """
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportUnusedFunction=false
-# (an intrinsic's signature is that of the code that calls it, not the one it is written with)
 
 import operator
+from typing import Any
 
 import numba as nb
 from llvmlite import ir
@@ -20,7 +19,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 WIDTH = 16
-inlined = nb.njit(inline="always")  # what is written where it is called: compiled once, with the caller
+inlined = nb.njit(inline="always")  # what is written out where it is called, and compiled with the caller
+instruction: Any = intrinsic  # what is called without the `typing` that it is written with
 
 _FLOAT, _DOUBLE, _INT, _LONG = ir.FloatType(), ir.DoubleType(), ir.IntType(32), ir.IntType(64)
 _FLOATS, _INTS = ir.VectorType(_FLOAT, WIDTH), ir.VectorType(_INT, WIDTH)
@@ -68,50 +68,51 @@ def _spread(builder, x):
 # Single numbers
 
 
-@intrinsic
+def _get(kind, stored):
+    def generate(context, builder, signature, args):
+        start, i = args
+        return builder.load(_pointer(builder, start, i, stored))
+
+    return kind(address, number), generate
+
+
+def _put(kind, stored):
+    def generate(context, builder, signature, args):
+        start, i, x = args
+        builder.store(x, _pointer(builder, start, i, stored))
+        return context.get_dummy_value()
+
+    return types.none(address, number, kind), generate
+
+
+@instruction
 def get(typing, start, i):
     """Number i, a float32."""
-    return types.float32(address, number), lambda context, builder, signature, args: builder.load(
-        _pointer(builder, *args, _FLOAT)
-    )
+    return _get(types.float32, _FLOAT)
 
 
-@intrinsic
-def put(typing, start, i, x):
-    """Make x number i, a float32."""
-
-    def generate(context, builder, signature, args):
-        builder.store(args[2], _pointer(builder, args[0], args[1], _FLOAT))
-        return context.get_dummy_value()
-
-    return types.none(address, number, types.float32), generate
-
-
-@intrinsic
-def get_int(typing, start, i):
-    """Number i, an int64."""
-    return types.int64(address, number), lambda context, builder, signature, args: builder.load(
-        _pointer(builder, *args, _LONG)
-    )
-
-
-@intrinsic
+@instruction
 def get_double(typing, start, i):
     """Number i, a float64."""
-    return types.float64(address, number), lambda context, builder, signature, args: builder.load(
-        _pointer(builder, *args, _DOUBLE)
-    )
+    return _get(types.float64, _DOUBLE)
 
 
-@intrinsic
+@instruction
+def get_int(typing, start, i):
+    """Number i, an int64."""
+    return _get(types.int64, _LONG)
+
+
+@instruction
+def put(typing, start, i, x):
+    """Make x number i, a float32."""
+    return _put(types.float32, _FLOAT)
+
+
+@instruction
 def put_int(typing, start, i, x):
     """Make x number i, an int64."""
-
-    def generate(context, builder, signature, args):
-        builder.store(args[2], _pointer(builder, args[0], args[1], _LONG))
-        return context.get_dummy_value()
-
-    return types.none(address, number, types.int64), generate
+    return _put(types.int64, _LONG)
 
 
 # Lanes and memory
@@ -132,9 +133,7 @@ def _inside(builder, i, n):
     one = builder.insert_element(
         ir.Constant(_INTS, ir.Undefined), builder.trunc(most, _INT), ir.Constant(_INT, 0)
     )
-    return builder.icmp_signed(
-        "<", _IOTA, builder.shuffle_vector(one, one, ir.Constant(_INTS, [0] * WIDTH))
-    )
+    return builder.icmp_signed("<", _IOTA, builder.shuffle_vector(one, one, ir.Constant(_INTS, [0] * WIDTH)))
 
 
 def _load_part(builder, start, i, n, kind, size):
@@ -142,9 +141,7 @@ def _load_part(builder, start, i, n, kind, size):
     name = f"llvm.masked.load.v{WIDTH}{'f' if kind == _FLOAT else 'i'}{8 * size}.p0"
     pointer = _pointer(builder, start, i, kind, wide)
     nothing = ir.Constant(wide, [0] * WIDTH)
-    return _call(
-        builder, name, wide, [pointer, ir.Constant(_INT, size), _inside(builder, i, n), nothing]
-    )
+    return _call(builder, name, wide, [pointer, ir.Constant(_INT, size), _inside(builder, i, n), nothing])
 
 
 def _from_bf16(builder, value):
@@ -164,17 +161,21 @@ def _plain(builder, value):
 def _loads(kind, size, convert):
     """What loads lanes of this kind of number from number i on, all of them, or those before number n."""
 
-    @intrinsic
+    @instruction
     def load(typing, start, i):
-        return lanes(address, number), lambda context, builder, signature, args: convert(
-            builder, _load(builder, *args, kind, size)
-        )
+        def generate(context, builder, signature, args):
+            start, i = args
+            return convert(builder, _load(builder, start, i, kind, size))
 
-    @intrinsic
+        return lanes(address, number), generate
+
+    @instruction
     def load_part(typing, start, i, n):
-        return lanes(address, number, number), lambda context, builder, signature, args: convert(
-            builder, _load_part(builder, *args, kind, size)
-        )
+        def generate(context, builder, signature, args):
+            start, i, n = args
+            return convert(builder, _load_part(builder, start, i, n, kind, size))
+
+        return lanes(address, number, number), generate
 
     return load, load_part
 
@@ -184,7 +185,7 @@ load_bf16, load_bf16_part = _loads(ir.IntType(16), 2, _from_bf16)
 load_int8, load_int8_part = _loads(ir.IntType(8), 1, _from_int8)
 
 
-@intrinsic
+@instruction
 def store(typing, start, i, x):
     """The lanes of x become the numbers from i on."""
 
@@ -196,7 +197,7 @@ def store(typing, start, i, x):
     return types.none(address, number, lanes), generate
 
 
-@intrinsic
+@instruction
 def store_part(typing, start, i, n, x):
     """The same for those before number n."""
 
@@ -216,7 +217,7 @@ def store_part(typing, start, i, n, x):
     return types.none(address, number, number, lanes), generate
 
 
-@intrinsic(prefer_literal=True)
+@instruction(prefer_literal=True)
 def store_quarter(typing, start, i, quarter, x):
     """Four lanes of x, the quarter of this number (written as a number, not computed), from number i on."""
     which = quarter.literal_value
@@ -231,7 +232,7 @@ def store_quarter(typing, start, i, quarter, x):
     return types.none(address, number, quarter, lanes), generate
 
 
-@intrinsic
+@instruction
 def prefetch(typing, place):
     """Say that what lies at this address, in bytes, will be read soon; it need not be there at all."""
 
@@ -249,7 +250,7 @@ def prefetch(typing, place):
 # Arithmetic
 
 
-@intrinsic
+@instruction
 def fill(typing, x):
     """The same number in all lanes."""
     return lanes(x), lambda context, builder, signature, args: _spread(builder, *args)
@@ -292,40 +293,40 @@ def _function(name, *kinds):
     return lanes(*kinds), generate
 
 
-@intrinsic
+@instruction
 def fma(typing, a, b, c):
     """a · b + c, rounded once."""
     return _function("fmuladd", a, b, c)
 
 
-@intrinsic
+@instruction
 def larger(typing, a, b):
     return _function("maxnum", a, b)
 
 
-@intrinsic
+@instruction
 def smaller(typing, a, b):
     return _function("minnum", a, b)
 
 
-@intrinsic
+@instruction
 def absolute(typing, a):
     return _function("fabs", a)
 
 
-@intrinsic
+@instruction
 def with_sign(typing, a, b):
     """The size of a, the sign of b."""
     return _function("copysign", a, b)
 
 
-@intrinsic
+@instruction
 def nearest(typing, a):
     """The nearest whole number."""
     return _function("rint", a)
 
 
-@intrinsic
+@instruction
 def times_power(typing, a, n):
     """a · 2ⁿ for whole n, as long as a and the result are normal numbers."""
 
@@ -336,7 +337,7 @@ def times_power(typing, a, n):
     return lanes(lanes, lanes), generate
 
 
-@intrinsic
+@instruction
 def where_less(typing, a, b, yes, no):
     """`yes` where a < b, else `no`."""
 
@@ -347,7 +348,7 @@ def where_less(typing, a, b, yes, no):
     return lanes(a, b, yes, no), generate
 
 
-@intrinsic
+@instruction
 def before(typing, x, i, n):
     """x with zeros in the lanes from number n on, if the first lane holds number i."""
 
@@ -368,19 +369,19 @@ def _any(compare):
     return generate
 
 
-@intrinsic
+@instruction
 def any_larger(typing, a, b):
     """Whether a > b in any lane."""
     return types.boolean(a, b), _any(lambda builder, a, b: builder.fcmp_ordered(">", a, b))
 
 
-@intrinsic
+@instruction
 def any_reaching(typing, a, b):
     """Whether a ≥ b in any lane."""
     return types.boolean(a, b), _any(lambda builder, a, b: builder.fcmp_ordered(">=", a, b))
 
 
-@intrinsic
+@instruction
 def any_nan(typing, a):
     """Whether any lane holds no number."""
     return types.boolean(lanes), _any(lambda builder, a: builder.fcmp_unordered("uno", a, a))
@@ -421,21 +422,23 @@ def _larger_tree(builder, value):
     return builder.extract_element(value, ir.Constant(_INT, 0))
 
 
-@intrinsic
+@instruction
 def total(typing, a):
     """The sum of the lanes."""
-    return types.float32(lanes), lambda context, builder, signature, args: builder.extract_element(
-        _tree(builder, list(args)), ir.Constant(_INT, 0)
-    )
+
+    def generate(context, builder, signature, args):
+        return builder.extract_element(_tree(builder, list(args)), ir.Constant(_INT, 0))
+
+    return types.float32(lanes), generate
 
 
-@intrinsic
+@instruction
 def largest(typing, a):
     """The largest of the lanes."""
     return types.float32(lanes), lambda context, builder, signature, args: _larger_tree(builder, args[0])
 
 
-@intrinsic
+@instruction
 def totals_8(typing, a, b, c, d, e, f, g, h):
     """The sums of eight, in the first eight lanes."""
 
@@ -446,7 +449,7 @@ def totals_8(typing, a, b, c, d, e, f, g, h):
     return lanes(*[lanes] * 8), generate
 
 
-@intrinsic
+@instruction
 def totals_16(typing, a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q):
     """The sums of sixteen."""
     return lanes(*[lanes] * 16), lambda context, builder, signature, args: _tree(builder, list(args))
