@@ -7,8 +7,8 @@
     functions.py  exponentials and activations
     draw.py       the draw of a token
     vector.py     sixteen numbers at a time, and numbers in memory
+    sources.py    what the compiled code is kept by
 
 It knows nothing of PyTorch or of Python objects; the folder above calls it. Only `walk` is compiled for a
-caller in Python, and kept between runs; the rest becomes part of it. Numba notices a change in the file of
-what it keeps, not in those it calls: after a change in one of them, touch walk.py.
+caller in Python, and kept between runs; the rest becomes part of it.
 """

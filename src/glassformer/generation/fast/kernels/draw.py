@@ -51,6 +51,7 @@ from glassformer.generation.noise import FIRST, GOLDEN, SECOND
 SETTINGS = len(Draw)
 TEMPERATURE, TOP_K, TOP_P, MIN_P = (int(field) for field in Draw)
 UNSURE = -1
+TINY = 1e-37  # what is less may be nothing in float32
 SCRATCH = 16  # bytes for each token of the vocabulary: tempered scores, a heap, what stays
 SAFE_LN2 = math.log(2) + 1e-5  # so much more that no rounding makes a bound too small
 CLOSE = 1e-9  # two sums of score and noise that are no further apart are not told apart here
@@ -271,7 +272,7 @@ def draw(scores, V, temperature, top_k, top_p, min_p, key, scratch):
         if top_p >= 1:
             return token
         better = mass(x, N, ids, some, top, score, token)
-        if better == 0 or better / everything < top_p - slack:
+        if (better == 0 and top_p > TINY) or better / everything < top_p - slack:
             return token
         if better / everything < top_p + slack:
             return UNSURE

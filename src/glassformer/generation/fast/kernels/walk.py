@@ -27,6 +27,7 @@ from glassformer.generation.fast.kernels.norm import copy, norm
 from glassformer.generation.fast.kernels.plan import Layer, Plan, Real
 from glassformer.generation.fast.kernels.products import BFLOAT16, FLOAT32, linear
 from glassformer.generation.fast.kernels.share import BEGUN, await_walk, end_walk, publish, take
+from glassformer.generation.fast.kernels.sources import fingerprint
 from glassformer.generation.fast.kernels.vector import (
     WIDTH,
     get,
@@ -41,37 +42,44 @@ PARTS = 4  # that each thread gets, where there is enough to do
 LAYER_STRETCHES = 5
 
 
-@nb.njit(nogil=True, cache=True)
-def walk(plan, layers, reals, me, after, spins):
-    """Thread 0: one walk, whose stretches are numbered from `after` + 1 on. Others: every walk with later
-    numbers, until none has begun for a while. Returns the last number."""
-    board = plan[Plan.BOARD]
-    private = plan[Plan.PRIVATE] + 4 * me * plan[Plan.PRIVATE_SIZE]
-    while True:
-        if me == 0:
+def compiled_walk(sources):
+    """The walk as these sources make it (sources.py)."""
+
+    @nb.njit(nogil=True, cache=True)
+    def walk(plan, layers, reals, me, after, spins):
+        """Thread 0: one walk, whose stretches are numbered from `after` + 1 on. Others: every walk with later
+        numbers, until none has begun for a while. Returns the last number."""
+        if sources == 0:
+            return after  # never: but now it holds on to them
+        board = plan[Plan.BOARD]
+        private = plan[Plan.PRIVATE] + 4 * me * plan[Plan.PRIVATE_SIZE]
+        while True:
+            if me == 0:
+                if plan[Plan.READS]:
+                    embed(plan, reals)
+                stretch = after + 1
+                publish(board, BEGUN, stretch)
+            else:
+                stretch = await_walk(board, after, spins)
+                if stretch < 0:
+                    return after
+                after = stretch
             if plan[Plan.READS]:
-                embed(plan, reals)
-            stretch = after + 1
-            publish(board, BEGUN, stretch)
-        else:
-            stretch = await_walk(board, after, spins)
-            if stretch < 0:
+                for depth in range(plan[Plan.LAYERS]):
+                    walk_layer(plan, layers[depth], reals, depth, me, stretch, private)
+                    stretch += LAYER_STRETCHES
+                if plan[Plan.SCORED]:
+                    score(plan, reals, me, stretch, private)
+                    stretch += 1
+            if plan[Plan.DRAWS]:
+                choose(plan, me, stretch)
+            if me == 0:
+                # As far after every walk, whatever it was asked: who is late may be wrong about that.
+                after += 1 + LAYER_STRETCHES * plan[Plan.LAYERS] + 2
+                end_walk(board, after)
                 return after
-            after = stretch
-        if plan[Plan.READS]:
-            for depth in range(plan[Plan.LAYERS]):
-                walk_layer(plan, layers[depth], reals, depth, me, stretch, private)
-                stretch += LAYER_STRETCHES
-            if plan[Plan.SCORED]:
-                score(plan, reals, me, stretch, private)
-                stretch += 1
-        if plan[Plan.DRAWS]:
-            choose(plan, me, stretch)
-        if me == 0:
-            # The same number after every walk, whatever it was asked: who is late may be wrong about that.
-            after += 1 + LAYER_STRETCHES * plan[Plan.LAYERS] + 2
-            end_walk(board, after)
-            return after
+
+    return walk
 
 
 @inlined
@@ -332,5 +340,6 @@ def shift(plan, out, x, weight, reach, pool):
                 store_part(row, c, C, load_part(row, c, C) + product)
 
 
+walk = compiled_walk(fingerprint())
 # Now, or from the cache: not when several threads call it for the first time.
 walk.compile("int64(int64[::1], int64[:, ::1], float32[:, ::1], int64, int64, int64)")
