@@ -21,6 +21,7 @@ from glassformer.cli.checks import (
     run_folder,
 )
 from glassformer.cli.doctor import doctor_app
+from glassformer.cli.generate import generate_app
 from glassformer.cli.look import look_app
 from glassformer.cli.opening import RunPath, open_run
 from glassformer.cli.plan import plan_app
@@ -54,7 +55,8 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-app.add_typer(use_app)  # without a name: generate, translate, classify and fill stand beside the others
+app.add_typer(generate_app)  # without a name: its command stands beside the others
+app.add_typer(use_app)  # translate, classify and fill
 app.add_typer(chat_app)
 app.add_typer(look_app)
 app.add_typer(why_app)

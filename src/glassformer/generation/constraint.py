@@ -19,7 +19,7 @@ from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.tokenizers.vocabulary import Vocabulary
 
 # One way to write a JSON text, that of Python's `json.dumps`: a model that may choose blanks writes many.
-SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+SPACING: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 _known: "WeakKeyDictionary[Tokenizer, LLTokenizer]" = WeakKeyDictionary()
 

@@ -50,7 +50,8 @@ class Row:
             self.said = Said(frozenset(self.ids))
         self.scored: list[Written] = []  # tokens of the prompt, where they are wanted
         self.scores_prompt = self.request.scores_prompt  # until they have been told
-        special = (self.said, self.request.constraint, self.request.new_tap, self.request.likeliest)
+        request = self.request
+        special = (self.said, request.constraint, request.new_tap, request.likeliest, request.on_scores)
         self.is_plain = not self.request.forced and all(wish is None for wish in special)
 
     @property
@@ -269,6 +270,8 @@ class Engine:
         weighed, failed = raw.float().clone(), list[Row]()
         for i, row in enumerate(rows):
             try:
+                if row.request.on_scores is not None:
+                    row.request.on_scores(raw[i])
                 if row.said is not None:
                     weighed[i] = sampling.weigh(raw[i], row.request.sampler, row.said)
                 constraint = row.request.constraint

@@ -8,7 +8,7 @@ import torch
 from glassformer.core.errors import UsageError
 from glassformer.generation.beam import beam_search
 from glassformer.generation.engine import Engine
-from glassformer.generation.request import Ending, Handle, Request, Written
+from glassformer.generation.request import Constraint, Ending, Handle, Request, Written
 from glassformer.generation.sampling import Sampler
 from glassformer.models.model import LanguageModel, evaluating
 from glassformer.tokenizers.tokenizer import Decoding, Tokenizer
@@ -72,17 +72,24 @@ def stream_text(
     n: int = 1,
     stop: Sequence[str] = (),
     on_text: Callable[[list[Text]], None] = lambda texts: None,
+    new_constraint: Callable[[], Constraint] | None = None,
     **wishes: Any,
 ) -> Iterator[list[str]]:
     """Write, and yield the new text of each of `n` sequences whenever there is some.
 
     A sequence ends at the end-of-text mark, before a stop string, or after `tokens` tokens. `on_text` is
-    given the texts themselves before the first word is written.
+    given the texts themselves before the first word is written; each gets a constraint of its own.
     """
     if tokens < 1 or n < 1:
         raise UsageError("the numbers of tokens and of samples: expected at least 1")
     ids, sampler = prompt_ids(tokenizer, prompt), sampler.with_seed()
-    texts = [Text(engine, tokenizer, ids, tokens, sampler.for_row(i), stop, **wishes) for i in range(n)]
+    texts: list[Text] = []
+    for i in range(n):
+        constraint = None if new_constraint is None else new_constraint()
+        options = {"constraint": constraint, **wishes}
+        if i > 0:  # one text is watched
+            options["on_scores"] = None
+        texts.append(Text(engine, tokenizer, ids, tokens, sampler.for_row(i), stop, **options))
     on_text(texts)
     shown = [0] * n
     try:

@@ -4,8 +4,10 @@ What it consists of and how that is read, opened.py says.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -17,6 +19,7 @@ from glassformer.evaluation.result import Result
 from glassformer.generation.engine import Engine
 from glassformer.generation.limits import refuse_with_beams
 from glassformer.generation.make import make_engine
+from glassformer.generation.request import Constraint
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import Text, search_text, stream_text
 from glassformer.inspection.edits import Edit, edited
@@ -103,8 +106,15 @@ class Run(OpenedRun):
         """What writes its texts (generation/engine.py)."""
         return self.engine_for(1)
 
-    def engine_for(self, texts: int) -> Engine:
-        """The same, with room for so many texts at once."""
+    def engine_for(self, texts: int, draft: "Run | None" = None) -> Engine:
+        """The same, with room for so many texts at once, and with another run that guesses ahead for it."""
+        if draft is not None:
+            if draft.tokenizer.dumps() != self.tokenizer.dumps():
+                raise UsageError(
+                    f"{draft.path} cannot guess for {self.path}: their tokenizers differ. Train a draft with "
+                    f"the same one: --set tokenizer.file={self.path / 'tokenizer.json'}"
+                )
+            return make_engine(self.language_model, texts, draft=draft.language_model)
         if self._engine is None or self._engine.rows < texts:
             self._engine = make_engine(self.language_model, texts)
         return self._engine
@@ -121,20 +131,27 @@ class Run(OpenedRun):
         stop: Sequence[str] = (),
         cached: bool = True,
         edits: Sequence[Edit] = (),
+        regex: str | None = None,
+        json_schema: dict[str, Any] | bool | None = None,
+        draft: "Run | None" = None,
         likeliest: int | None = None,
+        on_scores: Callable[[Tensor], None] | None = None,
         on_text: Callable[[list[Text]], None] = lambda texts: None,
     ) -> Iterator[list[str]]:
         """Like `generate`, but yields the new text of each sequence whenever there is some.
 
         `on_text` is given the texts on their way (generation/stream.py), with their tokens; `likeliest` asks
-        for the probability of each, and of so many of the best ones there.
+        for the probability of each, and of so many of the best ones there; `on_scores` is given the scores
+        that each token of the first text is chosen from.
         """
         model, prompt = self.language_model, self.as_read(prompt)
         stop = [self.as_read(text) for text in stop]
         if edits:
             check_edits(model, edits)
+        if draft is not None and not cached:
+            raise UsageError("a draft guesses what a cache then keeps or forgets: leave one of the two out")
         return stream_text(
-            self.engine_for(n) if cached else make_engine(model, n, cached=False),
+            self.engine_for(n, draft) if cached else make_engine(model, n, cached=False),
             self.tokenizer,
             prompt,
             tokens,
@@ -143,8 +160,29 @@ class Run(OpenedRun):
             stop=stop,
             on_text=on_text,
             new_tap=edited(edits),
+            new_constraint=self._form(regex, json_schema),
             likeliest=likeliest,
+            on_scores=on_scores,
         )
+
+    def _form(
+        self, regex: str | None, json_schema: dict[str, Any] | bool | None
+    ) -> Callable[[], Constraint] | None:
+        """What makes the constraint of a text, refused here and now if it cannot be made."""
+        if regex is not None and json_schema is not None:
+            raise UsageError("a text is held to one form: a regular expression or a schema, not both")
+        if regex is None and json_schema is None:
+            return None
+        from glassformer.generation.constraint import json_constraint, regex_constraint
+
+        tokenizer = self.tokenizer
+        if regex is not None:
+            form = partial(regex_constraint, tokenizer, regex)
+        else:
+            assert json_schema is not None
+            form = partial(json_constraint, tokenizer, json_schema)
+        form()
+        return form
 
     def generate(
         self,
@@ -158,14 +196,22 @@ class Run(OpenedRun):
         min_p: float | None = None,
         seed: int | None = None,
         repetition_penalty: float | None = None,
+        presence_penalty: float | None = None,
+        frequency_penalty: float | None = None,
+        bias: Mapping[int, float] | None = None,
         stop: Sequence[str] = (),
         cached: bool = True,
         edits: Sequence[Edit] = (),
+        regex: str | None = None,
+        json_schema: dict[str, Any] | bool | None = None,
+        draft: "Run | None" = None,
         beams: int | None = None,
         length_penalty: float | None = None,
     ) -> list[str]:
         """`n` continuations of a prompt, without it; `edits` are made on the way (inspection/edits.py).
 
+        How tokens are drawn, `Sampler` explains. `regex` or `json_schema` hold each text to a form. A
+        `draft`, a smaller run with the same tokenizer, guesses ahead: the text is the same, the time is not.
         With `beams`, the `n` best of beam search, which takes no option of sampling but a `length_penalty`.
         """
         if beams is not None:
@@ -176,9 +222,15 @@ class Run(OpenedRun):
                 min_p=min_p,
                 seed=seed,
                 repetition_penalty=repetition_penalty,
+                presence_penalty=presence_penalty,
+                frequency_penalty=frequency_penalty,
+                bias=bias,
                 stop=stop or None,
                 cached=None if cached else False,
                 edits=edits or None,
+                regex=regex,
+                json_schema=json_schema,
+                draft=draft,
             )
             if n > beams:
                 raise UsageError(f"n {n}: {beams} beams end in {beams} texts; expected at most as many")
@@ -186,12 +238,32 @@ class Run(OpenedRun):
         if length_penalty is not None:
             raise UsageError("length_penalty belongs to beam search: say beams as well, or leave it out")
         sampler = Sampler(
-            1.0 if temperature is None else temperature, top_k, top_p, min_p, seed, repetition_penalty or 1.0
+            1.0 if temperature is None else temperature,
+            top_k,
+            top_p,
+            min_p,
+            seed,
+            1.0 if repetition_penalty is None else repetition_penalty,
+            presence_penalty or 0.0,
+            frequency_penalty or 0.0,
+            bias or {},
         )
-        texts = [""] * n
-        for parts in self.stream(prompt, tokens, n=n, sampler=sampler, stop=stop, cached=cached, edits=edits):
-            texts = [text + part for text, part in zip(texts, parts, strict=True)]
-        return texts
+        written: list[Text] = []
+        for _ in self.stream(
+            prompt,
+            tokens,
+            n=n,
+            sampler=sampler,
+            stop=stop,
+            cached=cached,
+            edits=edits,
+            regex=regex,
+            json_schema=json_schema,
+            draft=draft,
+            on_text=written.extend,
+        ):
+            pass
+        return [text.text for text in written]
 
     def search(
         self, prompt: str = "", tokens: int = 200, beams: int = 4, length_penalty: float = 0.0
