@@ -25,7 +25,11 @@ GPT2 = {
     "activation": "gelu-tanh", "bias": True, "tied": True, "norm": "layer", "qk_norm": False,
 }  # fmt: skip
 SMALL = {"layers": 4, "heads": 4, "width": 128, "context": 256, "vocab": 2048, "activation": "relu2"}
-SAMPLERS = {"greedy": Sampler(temperature=0), "top-k 50": Sampler(top_k=50, seed=1), "top-p 0.9": Sampler(top_p=0.9, seed=1)}
+SAMPLERS = {
+    "greedy": Sampler(temperature=0),
+    "top-k 50": Sampler(top_k=50, seed=1),
+    "top-p 0.9": Sampler(top_p=0.9, seed=1),
+}
 PROMPT = 16
 
 
@@ -67,7 +71,9 @@ def reading(size: int, threads: int) -> float:
     return size / best
 
 
-def measure(name: str, shape: dict[str, object], args: argparse.Namespace, precisions: tuple[str, ...]) -> None:
+def measure(
+    name: str, shape: dict[str, object], args: argparse.Namespace, precisions: tuple[str, ...]
+) -> None:
     torch.manual_seed(0)
     model = Decoder(ModelConfig.model_validate(shape)).eval()
     for precision in precisions:

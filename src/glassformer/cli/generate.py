@@ -10,6 +10,7 @@ from glassformer.cli.opening import RunPath, check_task_of, checked_run, open_ru
 from glassformer.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from glassformer.generation.make import Weights
     from glassformer.generation.sampling import Sampler, Stages
     from glassformer.generation.stream import Text
     from glassformer.runs.run import Run
@@ -85,6 +86,13 @@ def generate(
             callback=checked_run,
         ),
     ] = None,
+    weights: Annotated[
+        str,
+        typer.Option(
+            help="On a CPU: f32, bf16 or int8 (smaller, faster, less exact: `eval RUN --weights int8` says "
+            "how much), open (the open pass); auto chooses f32 or open by the work.",
+        ),
+    ] = "auto",
     beams: Annotated[
         int | None,
         typer.Option(
@@ -117,6 +125,7 @@ def generate(
         named = {f"--{name}": value for name, value in {**drawing, **penalties}.items()}
         named |= {"--greedy": greedy or None, "--stop": stop, "--regex": regex, "--json-schema": json_schema}
         named |= {"--draft": draft, "--probs": probs or None, "--draws": draws or None}
+        named |= {"--weights": None if weights == "auto" else weights}
         refuse_with_beams(**named)
         if n > beams:
             raise UsageError(f"--n {n}: {beams} beams end in {beams} texts; ask for at most as many")
@@ -136,6 +145,7 @@ def generate(
         "frequency_penalty": frequency_penalty or 0.0,
     }
     check_drawing(**settings)
+    precision = _parse_weights(weights)
     settings["bias"] = _parse_bias(bias or [])
     check_task_of(run, ("language",), "language")
     if draft is not None:
@@ -166,6 +176,7 @@ def generate(
         regex=regex,
         json_schema=schema,
         draft=None if draft is None else open_run(draft),
+        weights=precision,
         likeliest=OTHERS if probs else None,
         on_scores=None if watched is None else watched.take,
         on_text=written.extend,
@@ -203,6 +214,13 @@ def generate(
         put_written(opened.tokenizer, written[0].tokens)
     if watched is not None:
         watched.put()
+
+
+def _parse_weights(given: str) -> "Weights":
+    for known in ("auto", "open", "f32", "bf16", "int8"):
+        if given == known:
+            return known
+    raise UsageError(f"--weights {given}: expected f32, bf16, int8, open or auto")
 
 
 def _parse_bias(given: list[str]) -> dict[int, float]:

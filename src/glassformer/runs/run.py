@@ -5,7 +5,7 @@ What it consists of and how that is read, opened.py says.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from glassformer.data.images import is_image_file
 from glassformer.data.newlines import unified
 from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
-from glassformer.generation.engine import Engine
+from glassformer.generation.engine import ROWS, Engine
 from glassformer.generation.limits import refuse_with_beams
-from glassformer.generation.make import make_engine
+from glassformer.generation.make import PRECISIONS, Weights, choose_weights, make_engine
 from glassformer.generation.request import Constraint
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import Text, search_text, stream_text
@@ -106,20 +106,47 @@ class Run(OpenedRun):
         """What writes its texts (generation/engine.py)."""
         return self.engine_for(1)
 
-    def engine_for(self, texts: int, draft: "Run | None" = None) -> Engine:
-        """The same, with room for so many texts at once, and with another run that guesses ahead for it."""
+    def engine_for(
+        self,
+        texts: int,
+        *,
+        tokens: int | None = None,
+        weights: Weights = "auto",
+        draft: "Run | None" = None,
+    ) -> Engine:
+        """The same, with room for so many texts at once and for so many tokens in all (None: very many).
+
+        `weights` is the precision of its weights (generation/make.py); a `draft` guesses ahead.
+        """
         if draft is not None:
             if draft.tokenizer.dumps() != self.tokenizer.dumps():
                 raise UsageError(
                     f"{draft.path} cannot guess for {self.path}: their tokenizers differ. Train a draft with "
                     f"the same one: --set tokenizer.file={self.path / 'tokenizer.json'}"
                 )
-            return make_engine(self.language_model, texts, draft=draft.language_model)
-        if self._engine is None or self._engine.rows < texts:
-            self._engine = make_engine(self.language_model, texts)
-        return self._engine
+            model, other = self.language_model, draft.language_model
+            return make_engine(model, texts, draft=other, weights=weights, tokens=tokens)
+        chosen = choose_weights(self.language_model, weights, tokens)
+        if weights == "auto" and "f32" in self._engines:
+            chosen = "f32"  # it is there by now
+        engine = self._engines.get(chosen)
+        if engine is None or engine.rows < min(texts, ROWS):
+            engine = self._engines[chosen] = make_engine(self.language_model, texts, weights=chosen)
+        return engine
 
-    _engine: Engine | None = None
+    def rounded(self, weights: Weights) -> "Run":
+        """The same run with its matrices as bf16 or int8 hold them, to be measured."""
+        from glassformer.generation.fast.rounding import rounded_model
+
+        if choose_weights(self.language_model, weights) == "open":
+            raise UsageError(f"{weights} is no precision to round to: expected bf16 or int8")
+        other = Run(self.path, str(self.device))
+        other.model = rounded_model(self.language_model, PRECISIONS[weights])
+        return other
+
+    @cached_property
+    def _engines(self) -> dict[Weights, Engine]:
+        return {}
 
     def stream(
         self,
@@ -134,6 +161,7 @@ class Run(OpenedRun):
         regex: str | None = None,
         json_schema: dict[str, Any] | bool | None = None,
         draft: "Run | None" = None,
+        weights: Weights = "auto",
         likeliest: int | None = None,
         on_scores: Callable[[Tensor], None] | None = None,
         on_text: Callable[[list[Text]], None] = lambda texts: None,
@@ -150,8 +178,17 @@ class Run(OpenedRun):
             check_edits(model, edits)
         if draft is not None and not cached:
             raise UsageError("a draft guesses what a cache then keeps or forgets: leave one of the two out")
+        if edits and weights not in ("auto", "open"):
+            raise UsageError(
+                f"edits are made in the open pass, which has no {weights} weights: leave one out"
+            )
+        if cached:
+            open_pass: Weights = "open" if edits else weights
+            engine = self.engine_for(n, tokens=n * tokens, weights=open_pass, draft=draft)
+        else:
+            engine = make_engine(model, n, cached=False)
         return stream_text(
-            self.engine_for(n, draft) if cached else make_engine(model, n, cached=False),
+            engine,
             self.tokenizer,
             prompt,
             tokens,
@@ -205,6 +242,7 @@ class Run(OpenedRun):
         regex: str | None = None,
         json_schema: dict[str, Any] | bool | None = None,
         draft: "Run | None" = None,
+        weights: Weights = "auto",
         beams: int | None = None,
         length_penalty: float | None = None,
     ) -> list[str]:
@@ -212,6 +250,7 @@ class Run(OpenedRun):
 
         How tokens are drawn, `Sampler` explains. `regex` or `json_schema` hold each text to a form. A
         `draft`, a smaller run with the same tokenizer, guesses ahead: the text is the same, the time is not.
+        `weights` are those of the compiled step of a CPU: f32, or bf16 and int8, smaller and less exact.
         With `beams`, the `n` best of beam search, which takes no option of sampling but a `length_penalty`.
         """
         if beams is not None:
@@ -231,6 +270,7 @@ class Run(OpenedRun):
                 regex=regex,
                 json_schema=json_schema,
                 draft=draft,
+                weights=None if weights == "auto" else weights,
             )
             if n > beams:
                 raise UsageError(f"n {n}: {beams} beams end in {beams} texts; expected at most as many")
@@ -260,6 +300,7 @@ class Run(OpenedRun):
             regex=regex,
             json_schema=json_schema,
             draft=draft,
+            weights=weights,
             on_text=written.extend,
         ):
             pass

@@ -133,7 +133,9 @@ class FastStep(PagedStep):
         for piece in pieces:
             self._check(piece)
         scores = torch.empty(sum(piece.scored for piece in pieces), self.vocab)
-        told = rows = scored = 0  # scores that are there; rows of the next walk, and how many are to be scored
+        told = rows = scored = (
+            0  # scores that are there; rows of the next walk, and how many are to be scored
+        )
         for piece in pieces:
             count, done = len(piece.ids), 0
             while done < count:
@@ -163,7 +165,9 @@ class FastStep(PagedStep):
             return [
                 token
                 for i in range(0, len(pieces), ROWS)
-                for token in self.choose(pieces[i : i + ROWS], samplers[i : i + ROWS], positions[i : i + ROWS])
+                for token in self.choose(
+                    pieces[i : i + ROWS], samplers[i : i + ROWS], positions[i : i + ROWS]
+                )
             ]
         for row, piece in enumerate(pieces):
             self._check(piece)

@@ -161,7 +161,12 @@ def _write_layer(weights: Weights, stack: Stack, block: Block, i: int) -> None:
         if isinstance(shift, Shift):
             layer[name] = weights.vector(shift.weight)
             weights.plan[Plan.LAYER_REACH] = len(shift.weight)
-    matrices = (Layer.QKV, attention.qkv), (Layer.OUT, attention.out), (Layer.UP, mlp.up), (Layer.DOWN, mlp.down)
+    matrices = (
+        (Layer.QKV, attention.qkv),
+        (Layer.OUT, attention.out),
+        (Layer.UP, mlp.up),
+        (Layer.DOWN, mlp.down),
+    )
     for name, linear in matrices:  # a matrix, its scales and its bias stand side by side
         layer[name], layer[name + 1] = weights.matrix(linear.weight)
         layer[name + 2] = weights.vector(linear.bias)

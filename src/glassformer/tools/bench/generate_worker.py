@@ -1,6 +1,6 @@
 """One measurement of one way to generate, in a process of its own, so that threads and memory are its alone.
 
-python -m glassformer.tools.bench.generate_worker JSON      prints one JSON object; bench/generate.py makes the task
+python -m glassformer.tools.bench.generate_worker TASK      prints one JSON object; TASK is one itself
 """
 
 import json
@@ -28,7 +28,7 @@ def ours(task: dict[str, Any]) -> float:
     model = Decoder(ModelConfig.model_validate({**task["shape"], **task["block"]})).eval().to(task["device"])
     if task["device"] != "cpu" and task["weights"] == "bf16":
         model = model.bfloat16()
-    step = make_step(model, streams, weights=task["weights"])
+    step = make_step(model, streams, weights=task["weights"] if task["device"] == "cpu" else "open")
     sampler = Sampler(top_k=task["top_k"], seed=0) if task["top_k"] else Sampler(temperature=0)
     engine = Engine(step, rows=streams)
     best = 0.0
@@ -76,7 +76,9 @@ def transformers(task: dict[str, Any]) -> float:
     def seconds(tokens: int) -> float:
         began = time.perf_counter()
         with torch.inference_mode():
-            written = model.generate(prompts, max_new_tokens=tokens, min_new_tokens=tokens, **options)
+            written = model.generate(  # pyright: ignore[reportAttributeAccessIssue]
+                prompts, max_new_tokens=tokens, min_new_tokens=tokens, **options
+            )
         written.tolist()
         return time.perf_counter() - began
 

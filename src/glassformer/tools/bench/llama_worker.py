@@ -19,7 +19,7 @@ import numpy as np
 
 def write_model(path: Path, shape: dict[str, int], weights: str) -> None:
     """A model file of the architecture gpt2, its matrices in llama.cpp's form of f32, bf16 or int8."""
-    import gguf
+    import gguf  # pyright: ignore[reportMissingImports]
 
     kinds = gguf.GGMLQuantizationType
     kind = {"f32": kinds.F32, "bf16": kinds.BF16, "int8": kinds.Q8_0}[weights]
@@ -68,7 +68,7 @@ def write_model(path: Path, shape: dict[str, int], weights: str) -> None:
 
 def measure(task: dict[str, Any], path: Path) -> dict[str, float]:
     """Tokens a second of one greedy text, best of some."""
-    import llama_cpp as llama
+    import llama_cpp as llama  # pyright: ignore[reportMissingImports]
 
     silent = llama.llama_log_callback(lambda *_: None)  # it lives as long as the library may call it
     llama.llama_log_set(silent, ctypes.c_void_p(0))

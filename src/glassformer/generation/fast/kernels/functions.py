@@ -81,7 +81,9 @@ def gelu(x):
 
 @nb.njit(forceinline=True)
 def gelu_tanh(x):
-    return x * sigmoid(x * (fma(x * x, fill(nb.float32(0.044715)), fill(nb.float32(1.0))) * (2 * ROOT_2_BY_PI)))
+    return x * sigmoid(
+        x * (fma(x * x, fill(nb.float32(0.044715)), fill(nb.float32(1.0))) * (2 * ROOT_2_BY_PI))
+    )
 
 
 @nb.njit(nogil=True)

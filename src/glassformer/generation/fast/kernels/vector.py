@@ -130,9 +130,7 @@ def _inside(builder, i, n):
     one = builder.insert_element(
         ir.Constant(_INTS, ir.Undefined), builder.trunc(most, _INT), ir.Constant(_INT, 0)
     )
-    return builder.icmp_signed(
-        "<", _IOTA, builder.shuffle_vector(one, one, ir.Constant(_INTS, [0] * WIDTH))
-    )
+    return builder.icmp_signed("<", _IOTA, builder.shuffle_vector(one, one, ir.Constant(_INTS, [0] * WIDTH)))
 
 
 def _load_part(builder, start, i, n, kind, size):
@@ -140,9 +138,7 @@ def _load_part(builder, start, i, n, kind, size):
     name = f"llvm.masked.load.v{WIDTH}{'f' if kind == _FLOAT else 'i'}{8 * size}.p0"
     pointer = _pointer(builder, start, i, kind, wide)
     nothing = ir.Constant(wide, [0] * WIDTH)
-    return _call(
-        builder, name, wide, [pointer, ir.Constant(_INT, size), _inside(builder, i, n), nothing]
-    )
+    return _call(builder, name, wide, [pointer, ir.Constant(_INT, size), _inside(builder, i, n), nothing])
 
 
 def _from_bf16(builder, value):

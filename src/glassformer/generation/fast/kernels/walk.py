@@ -66,7 +66,11 @@ def shift(plan, out, x, weight, reach, pool):
             else:
                 past = pool + 4 * C * place(plan, r, position - k)
             for c in range(0, C, WIDTH):
-                y = fma(load_part(weight + 4 * (k - 1) * C, c, C), load_part(past, c, C), load_part(out + 4 * r * C, c, C))
+                y = fma(
+                    load_part(weight + 4 * (k - 1) * C, c, C),
+                    load_part(past, c, C),
+                    load_part(out + 4 * r * C, c, C),
+                )
                 store_part(out + 4 * r * C, c, C, y)
 
 
@@ -262,7 +266,13 @@ def walk_layer(plan, layer, reals, l, me, stretch, private):
 @nb.njit(nogil=True)
 def raise_units(plan, layer, x, first, last):
     """Hidden units `first` to `last` of x (R, C). With SwiGLU the gate's rows come first, then the linear part's."""
-    C, M, R, kind, units = plan[Plan.WIDTH], plan[Plan.HIDDEN], plan[Plan.ROWS], plan[Plan.KIND], plan[Plan.UNITS]
+    C, M, R, kind, units = (
+        plan[Plan.WIDTH],
+        plan[Plan.HIDDEN],
+        plan[Plan.ROWS],
+        plan[Plan.KIND],
+        plan[Plan.UNITS],
+    )
     linear(
         units, M, x, C, R, kind, layer[Layer.UP], layer[Layer.UP_SCALE], layer[Layer.UP_BIAS], C, first, last,
     )  # fmt: skip
