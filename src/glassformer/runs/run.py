@@ -18,7 +18,7 @@ from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
 from glassformer.generation.engine import ROWS, Engine
 from glassformer.generation.limits import refuse_with_beams
-from glassformer.generation.make import PRECISIONS, Weights, choose_weights, make_engine
+from glassformer.generation.make import PRECISIONS, Weights, choose_weights, make_engine, make_step
 from glassformer.generation.request import Constraint
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import Text, search_text, stream_text
@@ -310,8 +310,8 @@ class Run(OpenedRun):
         self, prompt: str = "", tokens: int = 200, beams: int = 4, length_penalty: float = 0.0
     ) -> list[tuple[str, float]]:
         """The continuations that beam search finds, best first, each with its score."""
-        prompt = self.as_read(prompt)
-        return search_text(self.language_model, self.tokenizer, prompt, tokens, beams, length_penalty)
+        step = make_step(self.language_model, beams + 1, tokens=beams * tokens)
+        return search_text(step, self.tokenizer, self.as_read(prompt), tokens, beams, length_penalty)
 
     def translate(
         self,
