@@ -20,6 +20,7 @@ from glassformer.tokenizers.vocabulary import Vocabulary
 
 # One way to write a JSON text, that of Python's `json.dumps`: a model that may choose blanks writes many.
 SPACING: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+NO_WAY = "NoExtension"  # the library's word for it
 
 _known: "WeakKeyDictionary[Tokenizer, LLTokenizer]" = WeakKeyDictionary()
 
@@ -36,8 +37,6 @@ class Form:
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._refuse_errors()
         allowed = np.unpackbits(bits, bitorder="little")[: self._vocab].astype(bool)
-        if not allowed.any():
-            raise UsageError(f"no entry of the vocabulary leads on in {self._what}")
         return allowed
 
     def accept(self, token: int) -> bool:
@@ -47,7 +46,9 @@ class Form:
 
     def _refuse_errors(self) -> None:
         if self._matcher.is_error():
-            raise UsageError(f"{self._what} cannot be followed: {self._matcher.get_error()}")
+            said = (self._matcher.get_error() or "").splitlines() or [""]  # what follows is for its makers
+            reason = "no entry of the vocabulary leads on" if said[0].startswith(NO_WAY) else said[0]
+            raise UsageError(f"{self._what} cannot be followed: {reason}")
 
 
 def regex_constraint(tokenizer: Tokenizer, pattern: str) -> Form:
