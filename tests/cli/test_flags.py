@@ -115,6 +115,20 @@ def test_commands_and_flags_are_a_decision() -> None:
             ["--size", "--streams", "--top-k", "--repeats", "--llama", "--device", "--json"]
         ),
         "bench precision": sorted(["--compile", "--seconds", "--quick", "--json"]),
+        "bench train": sorted(
+            [
+                "--size",
+                "--batch",
+                "--precision",
+                "--compile",
+                "--seconds",
+                "--rounds",
+                "--nanogpt",
+                "--profile",
+                "--device",
+                "--json",
+            ]
+        ),
         "bench tokenizer": sorted(["--data", "--megabytes", "--vocab", "--repeats", "--quick", "--json"]),
         "tokenizer train": sorted(
             [

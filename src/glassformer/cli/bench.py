@@ -160,3 +160,64 @@ def generate(
     else:
         console.put(report(found))
         console.put(f"From the command to the first token: {seconds:.2f} s.")
+
+
+@bench_app.command(
+    "train",
+    epilog="""Examples:
+
+  glassformer bench train                                      a small model on this machine
+
+  glassformer bench train --size 124M --compile --nanogpt nanoGPT --profile trace""",
+)
+@console.command
+def train(
+    size: Annotated[str, typer.Option(help="char-small, char, 124M, 350M or 1.5B.")] = "char-small",
+    batch: Annotated[int | None, typer.Option(min=1, help="Sequences in a step. [by size]")] = None,
+    precision: Annotated[str, typer.Option(help="float32 or bf16. [bf16 on a GPU]")] = "auto",
+    compile_: Annotated[bool, typer.Option("--compile", help="All of them after torch.compile.")] = False,
+    seconds: Annotated[float, typer.Option(min=0, help="For each measurement, after its first steps.")] = 5.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns through all tools; the best of each.")] = 2,
+    nanogpt: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="The source of nanoGPT, to measure beside it.")
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Write a trace for Perfetto and a list of what took longest."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """A step of training: time, memory and start, beside the tools that are installed."""
+    from glassformer.core.device import choose_device
+    from glassformer.core.errors import UsageError
+    from glassformer.tools.bench.train import SIZES, as_json, check_nanogpt, measure, report
+
+    if size not in SIZES:
+        raise UsageError(f"--size {size}: expected {', '.join(SIZES)}")
+    if precision not in ("auto", "float32", "bf16"):
+        raise UsageError(f"--precision {precision}: expected float32, bf16 or auto")
+    check_nanogpt(nanogpt)
+    chosen = choose_device(device).type
+    if precision == "auto":
+        precision = "float32" if chosen == "cpu" else "bf16"
+    found = measure(
+        size,
+        device=chosen,
+        batch=batch,
+        precision=precision,
+        compiled=compile_,
+        seconds=seconds,
+        rounds=rounds,
+        nanogpt=nanogpt,
+        profile=profile,
+        say=console.note,
+    )
+    if json_:
+        console.put_json({"device": chosen, "measured": as_json(found)})
+    else:
+        console.put(report(found))
+        if profile:
+            console.note(
+                f"Traces and lists: {profile}/gpt2, {profile}/default (open trace.json in Perfetto)."
+            )
