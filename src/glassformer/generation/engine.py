@@ -33,7 +33,8 @@ from glassformer.generation.sampling import Said
 from glassformer.generation.step import Piece, Slot, Step
 from glassformer.models.tap import Tap, off
 
-ROWS, CHUNK = 64, 512  # texts that are written at once; tokens of prompts that are read between two steps
+ROWS = 64  # texts that are written at once
+CHUNK, SHORT = 512, 64  # tokens of prompts that are read between two steps; while others are being written
 
 
 class Row:
@@ -178,7 +179,8 @@ class Engine:
 
     def _read(self) -> None:
         """What prompts there are, as far as one turn goes; whoever came first is served first."""
-        budget = self.chunk
+        others = any(row.slot is not None and row.unread == 1 and row.handle.written for row in self.running)
+        budget = min(self.chunk, SHORT) if others else self.chunk
         for row in [row for row in self.running if row.slot is not None and row.unread > 1]:
             if budget <= 0:
                 return
