@@ -45,7 +45,7 @@ class Pool:
         self.tensors: dict[tuple[int, str], Tensor] = {}
 
     def of(self, layer: int, name: str, like: Tensor) -> Tensor:
-        """Rows of the shape that `like` (B, T, ·) has; zeros at first, since what is hidden must be numbers."""
+        """Rows of the shape that `like` (B, T, ·) has; zeros at first: what is hidden must be numbers too."""
         key = layer, name
         if key not in self.tensors:
             self.tensors[key] = _zeros(like, (self.positions, *like.shape[2:]))
@@ -146,6 +146,7 @@ class OpenStep(PagedStep):
         super().__init__(model.vocab, stack.context, pages)
         self.model, self._layers = model, len(stack.blocks)
         self._pool = Pool(pages * SIZE)
+        self.device = model.unembedding.weight.device
 
     def copy_page(self, source: int, target: int) -> None:
         for tensor in self._pool.tensors.values():
@@ -175,6 +176,7 @@ class StateStep:
 
     def __init__(self, model: LanguageModel):
         self.model, self.vocab = model, model.vocab
+        self.device = model.unembedding.weight.device
 
     def open(self, ids: Sequence[int], shares: bool = True) -> Slot:
         return Slot(shares=False)

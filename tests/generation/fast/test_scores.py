@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.generation.fast.kernels.plan import Layer
-from glassformer.generation.fast.weights import PRECISIONS, lay_out, to_int8
+from glassformer.generation.fast.rounding import rounded_model
+from glassformer.generation.fast.weights import PRECISIONS, Precision, lay_out, to_int8
 from glassformer.generation.step import Piece
-from glassformer.models.build import Decoder
 from tests.conftest import tiny_model
 from tests.generation.fast.reading import expected, new_slot, new_step, off_by, read
 
@@ -178,29 +178,14 @@ def test_other_kinds_of_numbers_are_read_as_float32(dtype: torch.dtype) -> None:
 # Other precisions
 
 
-def rounded(model: Decoder, precision: str) -> Decoder:
-    """The same with the weights that a precision stands for, in float32; embeddings stay."""
-    linears = [m for m in model.modules() if isinstance(m, torch.nn.Linear)]
-    with torch.no_grad():
-        for linear in linears:
-            w = linear.weight
-            if precision == "bfloat16":
-                w.copy_(w.bfloat16())
-            elif precision == "int8":
-                whole, scale = to_int8(w)
-                w.copy_(whole * scale[:, None])
-    return model
-
-
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
     "name", ["default", "gpt2", "rms-bias", "odd", "full-lanes", "shift-layers-renorm", "wide-values"]
 )
-def test_a_precision_is_the_float32_of_its_weights(precision: str, name: str) -> None:
-    changes = {**SETTINGS[name], "tied": False}
-    model, twin = tiny_model(**changes), rounded(tiny_model(**changes), precision)
+def test_a_precision_is_the_float32_of_its_weights(precision: Precision, name: str) -> None:
+    model = tiny_model(**SETTINGS[name])
     scores = read(new_step(model, precision=precision), IDS)
-    assert off_by(scores, expected(twin, IDS)) < 2e-6
+    assert off_by(scores, expected(rounded_model(model, precision), IDS)) < 2e-6
     for threads, pieces in ((1, [1] * len(IDS)), (2, [5, 6])):
         step = new_step(model, precision=precision, threads=threads)
         assert torch.equal(read(step, IDS, pieces), scores)

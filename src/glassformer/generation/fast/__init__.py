@@ -2,6 +2,7 @@
 
     fitting.py   which models it can compute
     weights.py   a model's weights as the program reads them: float32 in place, bfloat16, int8
+    rounding.py  a model with the weights that a precision stands for
     team.py      the threads that walk through a model together
     choose.py    choices from scores, as sampling.py makes them
     step.py      `FastStep`, which the engine takes like any other step
