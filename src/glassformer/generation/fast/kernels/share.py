@@ -21,6 +21,7 @@ thread works out for itself before it takes one is good for the parts of this st
 The board, one line of memory for each number so that threads do not disturb each other:
 
     BEGUN         the number of the first stretch of the walk that was begun last
+    LOST          how often thread 0 has waited long for a part of another, who had no core to finish it
     DONE          parts done of a stretch
     MINE + t      parts taken of those that belong to thread t; behind it, what t notes for itself
 """
@@ -36,10 +37,10 @@ from numba.core import cgutils
 from glassformer.generation.fast.kernels.vector import get_int, inlined, instruction, put_int
 
 STEP = 8  # int64 to a line
-BEGUN, DONE, MINE = range(3)
+BEGUN, LOST, DONE, MINE = range(4)
 COUNT_BITS = 20
 COUNT = (1 << COUNT_BITS) - 1
-SPINS = 1 << 9  # looks at a counter before others get the core
+SPINS = 1 << 13  # looks at a counter, some tenths of a millisecond, before others get the core
 PATIENCE = 20  # looks before I ask for others' parts: asking disturbs them, and mostly they are nearly done
 UNTOLD, LOOKS, SEEN = 1, 2, 3  # a thread's notes: parts it did and has not told; looks so far; its stretch
 MACHINE = platform.machine().lower()
@@ -179,7 +180,7 @@ def take(board, stretch, me, team, parts):
                     put_int(notes, UNTOLD, 1)
                     put_int(notes, LOOKS, looks)
                     return part
-            wait_for(board, stretch, parts)
+            wait_for(board, stretch, parts, me)
         else:
             breathe()
 
@@ -191,15 +192,17 @@ def end_walk(board, stretch):
 
 
 @inlined
-def wait_for(board, stretch, parts):
+def wait_for(board, stretch, parts, me):
     """Until the parts of a stretch, which all were taken, are done."""
     spins = 0
     while look(board, DONE) < (stretch << COUNT_BITS) + parts:
         spins += 1
         if spins % SPINS:
             breathe()
-        else:
-            give_way()
+            continue
+        if me == 0:
+            publish(board, LOST, look(board, LOST) + 1)
+        give_way()
 
 
 @nb.njit(nogil=True)

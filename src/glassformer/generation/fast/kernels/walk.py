@@ -58,7 +58,8 @@ def compiled_walk(sources):
                 if plan[Plan.READS]:
                     embed(plan, reals)
                 stretch = after + 1
-                publish(board, BEGUN, stretch)
+                if plan[Plan.TEAM] > 1:
+                    publish(board, BEGUN, stretch)
             else:
                 stretch = await_walk(board, after, spins)
                 if stretch < 0:
