@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from glassformer.generation.beam import beam_search
-from glassformer.generation.engine import generate
+from glassformer.generation.plain import generate_plainly, greedy
 from glassformer.generation.seq2seq import translate_ids
 from tests.models.families import FAMILIES, READERS, ids, make
 
@@ -23,10 +23,9 @@ def test_one_beam_is_greedy(name: str) -> None:
     model = make("language", name)
     for seed in range(4):
         prompt = ids(1, 3, seed=seed)
-        steps = list(generate(model, prompt, 8, lambda logits: logits.argmax(-1)))
-        greedy = [int(t) for t in torch.cat(steps)]
-        for end in (None, greedy[4]):
-            expected = greedy if end is None else greedy[: greedy.index(end)]
+        best = [int(t) for t in generate_plainly(model, prompt, 8, greedy)]
+        for end in (None, best[4]):
+            expected = best if end is None else best[: best.index(end)]
             (hypothesis,) = search(model, prompt, beams=1, tokens=8, end=end, length_penalty=0.7)[0]
             assert hypothesis.ids == expected and hypothesis.ended == (end is not None)
 

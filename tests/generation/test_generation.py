@@ -1,4 +1,6 @@
-"""Generation: the cache changes nothing, filters keep what they say, streams never show half a character."""
+"""Sampling and streams: filters keep what they say, draws are a function, nobody sees half a character."""
+
+import math
 
 import pytest
 import torch
@@ -6,66 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.core.errors import UsageError
-from glassformer.generation.beam import beam_search
-from glassformer.generation.engine import generate
-from glassformer.generation.sampling import Sampler
+from glassformer.generation.noise import gumbel, key_of
+from glassformer.generation.sampling import Said, Sampler, choose, stages
 from glassformer.generation.stream import TextStream
 from glassformer.tokenizers.bpe_tokenizer import BPE
 from glassformer.tokenizers.tokenizer import Byte
 from glassformer.tokenizers.vocabulary import Word
-from tests.conftest import tiny_model
-
-VARIANTS = [
-    {},
-    {"position": "learned"},
-    {"position": "sinusoidal"},
-    {"position": "alibi"},
-    {"position": "none"},
-    {"kv_heads": 1, "value_width": 6},
-    {"window": 3},
-    {"placement": "post", "norm": "rms"},
-]
-
-
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-@pytest.mark.parametrize("prompt_length", [1, 5, 12, 30])
-def test_cached_generation_equals_the_plain_way(variant: dict[str, object], prompt_length: int) -> None:
-    """Also far beyond the context (12), where the older half is dropped."""
-    model = tiny_model(**variant)
-    prompt = torch.randint(23, (2, prompt_length))
-    results = []
-    for cached in (True, False):
-        step_logits: list[torch.Tensor] = []
-        sampler = Sampler(seed=5)
-
-        def choose(
-            logits: torch.Tensor, sampler: Sampler = sampler, rows: list = step_logits
-        ) -> torch.Tensor:
-            rows.append(logits)
-            return sampler(logits)
-
-        tokens = torch.stack(list(generate(model, prompt, 40, choose, cached=cached)))
-        results.append((tokens, torch.stack(step_logits)))
-    assert torch.equal(results[0][0], results[1][0])
-    torch.testing.assert_close(results[0][1], results[1][1], rtol=1e-4, atol=1e-5)
-
-
-def test_a_cached_step_costs_one_position() -> None:
-    model = tiny_model()
-    widths: list[int] = []
-    handle = model.stack.register_forward_pre_hook(lambda module, args: widths.append(args[0].shape[1]))
-    list(generate(model, torch.randint(23, (1, 4)), 6, Sampler(0.0)))
-    assert widths == [4, 1, 1, 1, 1, 1]
-    handle.remove()
-
-
-def test_sequences_of_a_batch_do_not_touch_each_other() -> None:
-    model = tiny_model()
-    a, b = torch.randint(23, (1, 5)), torch.randint(23, (1, 5))
-    together = torch.stack(list(generate(model, torch.cat([a, b]), 20, Sampler(0.0))), 1)
-    alone = [torch.stack(list(generate(model, x, 20, Sampler(0.0))), 1) for x in (a, b)]
-    assert torch.equal(together, torch.cat(alone))
-
 
 logits_strategy = st.lists(st.floats(-5, 5), min_size=2, max_size=12)
 
@@ -103,12 +51,60 @@ def test_min_p_keeps_what_is_likely_enough(values: list[float], p: float) -> Non
 
 def test_sampling_follows_the_probabilities_and_the_seed() -> None:
     logits = torch.tensor([[0.0, 1.0, 2.0]]).repeat(20_000, 1)
-    drawn = Sampler(temperature=0.7, seed=1)(logits)
+    rows, places = [Sampler(temperature=0.7, seed=1)] * 20_000, range(20_000)
+    drawn = choose(logits, rows, places)
     expected = (logits[0] / 0.7).softmax(-1)
     torch.testing.assert_close(drawn.bincount(minlength=3) / 20_000, expected, atol=0.015, rtol=0)
-    assert torch.equal(drawn, Sampler(temperature=0.7, seed=1)(logits))
-    assert (Sampler(0.0)(logits) == 2).all()
-    assert not torch.equal(Sampler(seed=1)(logits), Sampler(seed=2)(logits))
+    assert torch.equal(drawn, choose(logits, rows, places))
+    assert (choose(logits, [Sampler(0.0)] * 20_000, places) == 2).all()
+    assert not torch.equal(drawn, choose(logits, [Sampler(temperature=0.7, seed=2)] * 20_000, places))
+    by_seed = choose(logits, [Sampler(seed=seed) for seed in range(20_000)], [5] * 20_000)
+    torch.testing.assert_close(
+        by_seed.bincount(minlength=3) / 20_000, logits[0].softmax(-1), atol=0.015, rtol=0
+    )
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(0, 2**40), st.integers(0, 2**20))
+def test_the_random_numbers_are_the_documented_hash(seed: int, position: int, token: int) -> None:
+    """Once more in Python's whole numbers, which never wrap around by themselves."""
+
+    def mix(x: int) -> int:
+        x %= 2**64
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+        return x ^ (x >> 31)
+
+    bits = mix(mix(mix(seed) + position) + (token + 1) * 0x9E3779B97F4A7C15)
+    uniform = ((bits >> 12) + 0.5) / 2**52
+    keys = torch.tensor([key_of(seed, position)])
+    assert float(gumbel(keys, torch.tensor([token]))[0, 0]) == pytest.approx(-math.log(-math.log(uniform)))
+
+
+@given(logits_strategy, st.integers(0, 99), st.sampled_from([None, 3]), st.sampled_from([None, 0.8]))
+def test_the_stages_of_a_choice_lead_to_it(
+    values: list[float], seed: int, k: int | None, p: float | None
+) -> None:
+    logits, sampler = torch.tensor(values), Sampler(0.7, top_k=k, top_p=p, seed=seed, bias={1: 2.0})
+    shown = stages(logits, sampler, 4, Said())
+    assert float(shown.weighed[1]) == pytest.approx(values[1] + 2.0, abs=1e-5)
+    torch.testing.assert_close(shown.tempered, shown.weighed / 0.7)
+    assert shown.chosen == int(choose(shown.weighed[None], [sampler], [4])) == int(shown.noisy.argmax())
+    assert torch.isfinite(shown.cut[shown.chosen])
+    torch.testing.assert_close(shown.cut.softmax(-1), sampler.probabilities(shown.weighed[None])[0])
+
+
+def test_rows_with_other_wishes_are_drawn_as_if_alone() -> None:
+    logits = torch.randn(6, 40, generator=torch.Generator().manual_seed(0))
+    rows = [
+        Sampler(0.0),
+        Sampler(seed=1),
+        Sampler(0.5, 4, seed=1),
+        Sampler(top_p=0.5, seed=2),
+        Sampler(min_p=0.1, seed=3),
+        Sampler(seed=1),
+    ]
+    together = choose(logits, rows, range(6)).tolist()
+    assert together == [int(choose(logits[i : i + 1], [rows[i]], [i])) for i in range(6)]
 
 
 @pytest.mark.parametrize(
@@ -154,29 +150,3 @@ def test_a_stop_string_ends_the_text_and_is_never_shown(text: str, stop: list[st
 def test_words_are_joined_by_blanks() -> None:
     word = Word.train(["one two three"])
     assert "".join(stream_parts(word, "one two three", [])[0]) == "one two three"
-
-
-def test_no_step_of_a_generation_lets_cudnn_plan_for_its_length() -> None:
-    """And nothing of that is left outside: not between two tokens, and not for training."""
-    model = tiny_model()
-    inside: list[bool] = []
-
-    def watch(site: str, x: torch.Tensor) -> torch.Tensor:
-        inside.append(torch.backends.cuda.cudnn_sdp_enabled())
-        return x
-
-    before = torch.backends.cuda.cudnn_sdp_enabled()
-    steps = generate(model, torch.tensor([[1, 2]]), 3, lambda x: x.argmax(-1), new_tap=lambda _: watch)
-    between = [torch.backends.cuda.cudnn_sdp_enabled() for _ in steps]
-    assert before and between == [True] * 3
-    assert inside and not any(inside)
-    state = model.new_state(1)
-    beam_search(
-        lambda ids, s: model.next_scores(ids, s, watch),
-        state,
-        torch.tensor([[1]]),
-        beams=2,
-        tokens=2,
-        end=None,
-    )
-    assert not any(inside) and torch.backends.cuda.cudnn_sdp_enabled()

@@ -6,10 +6,10 @@ from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 
 from glassformer.core.errors import UsageError
-from glassformer.generation.engine import generate
-from glassformer.inspection.edits import Edit, Edits, put, steer, zero
+from glassformer.inspection.edits import Edit, Edits, edited, put, steer, zero
 from glassformer.inspection.gradients import next_token_loss
 from glassformer.inspection.trace import check_edits, gradients, record_trace
+from tests.generation.writing import write
 from tests.models.families import FAMILIES, close, ids, make
 
 
@@ -131,18 +131,16 @@ def test_only_what_is_asked_for_is_kept() -> None:
 @pytest.mark.parametrize("family", ["transformer", "transformer-learned-tied", "lstm"])
 def test_a_generation_can_be_edited_with_and_without_a_cache(family: str) -> None:
     """The same tokens either way, also when the text outgrows the context; positions keep their meaning."""
-    model, prompt = make("language", family), ids(1, 4)
+    model, prompt = make("language", family), ids(4).tolist()
     site = "0.resid"
 
-    def write(cached: bool, edits: list[Edit]) -> list[int]:
-        taps = lambda start: Edits(edits, goes_on=True, start=start)  # noqa: E731
-        steps = generate(model, prompt, 20, lambda logits: logits.argmax(-1), cached=cached, new_tap=taps)  # pyright: ignore
-        return [int(t) for t in steps]
+    def edited_text(cached: bool, edits: list[Edit]) -> list[int]:
+        return write(model, prompt, 20, cached=cached, new_tap=edited(edits))  # pyright: ignore
 
     vector = 3 * torch.randn(16, generator=torch.Generator().manual_seed(0))
     for edits in ([steer(site, vector)], [steer(site, vector, positions=6)]):
-        assert write(True, edits) == write(False, edits)
-        assert write(True, edits) != write(True, [])
+        assert edited_text(True, edits) == edited_text(False, edits)
+        assert edited_text(True, edits) != edited_text(True, [])
 
 
 def test_what_was_written_looks_the_same_afterwards() -> None:
@@ -179,8 +177,7 @@ def test_a_position_stays_where_it_is_when_the_text_outgrows_the_context() -> No
     for cached in (True, False):
         places.clear()
         taps = lambda start: Spy(edits, goes_on=True, start=start)  # noqa: E731
-        greedy = lambda logits: logits.argmax(-1)  # noqa: E731
-        list(generate(model, ids(1, 4), 20, greedy, cached=cached, new_tap=taps))  # pyright: ignore
+        write(model, ids(4).tolist(), 20, cached=cached, new_tap=taps)  # pyright: ignore
         assert {p for some in places for p in some} == {6}
 
 

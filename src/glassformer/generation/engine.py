@@ -31,7 +31,7 @@ from glassformer.generation.plain import start_of
 from glassformer.generation.request import Ending, Handle, Request, Written
 from glassformer.generation.sampling import Said
 from glassformer.generation.step import Piece, Slot, Step
-from glassformer.models.tap import off
+from glassformer.models.tap import Tap, off
 
 ROWS, CHUNK = 64, 512  # texts that are written at once; tokens of prompts that are read between two steps
 
@@ -44,7 +44,7 @@ class Row:
         self.ids = list(handle.request.ids)
         self.slot: Slot | None = None
         self.start = 0  # the token at the slot's first position
-        self.tap = off
+        self.tap: Tap = off
         self.said: Said | None = None
         if self.request.sampler.weighs:
             self.said = Said(frozenset(self.ids))
@@ -290,10 +290,14 @@ class Engine:
 
     def _one_by_one(self, rows: list[Row]) -> None:
         """After a step that went wrong: only the text it went wrong for is ended."""
-        for row in rows:
-            if row.handle.ending is not None or row.slot is None or row.unread != 1:
-                continue
+        for row in [row for row in rows if row.handle.ending is None]:
             try:
+                self._close(row)  # what of the step has reached its slot is not known
+                self._open(row)
+                if row.slot is None or not self.step.reserve(row.slot, row.unread):
+                    raise no_room()
+                if row.unread > 1:
+                    self.step.scores([self._piece(row, row.unread - 1, 0)])
                 self._step([row])
             except Exception as error:
                 self._end(row, Ending.FAILED, error)

@@ -45,7 +45,7 @@ class Pool:
         self.tensors: dict[tuple[int, str], Tensor] = {}
 
     def of(self, layer: int, name: str, like: Tensor) -> Tensor:
-        """Rows of the shape that `like` (B, T, ·) has; zeros at first, since what is hidden must be numbers."""
+        """Rows of the shape that `like` (B, T, ·) has; zeros at first: what is hidden must be numbers too."""
         key = layer, name
         if key not in self.tensors:
             self.tensors[key] = _zeros(like, (self.positions, *like.shape[2:]))
