@@ -64,5 +64,6 @@ def serve(
     from glassformer.serving.server import Settings
     from glassformer.serving.server import serve as serve_runs
 
+    console.clear_phase()
     budget = None if memory is None else int(memory * 1e9)
     serve_runs(entries, Settings(host, port, token, tuple(allow_host or ()), budget, limits), console.note)
