@@ -64,6 +64,7 @@ class Local:
     client: TestClient
     guard: Guard
     models: Models
+    log: list[str]  # what its own log says: faults
 
     def post(self, path: str, **body: object) -> object:
         answer = self.client.post(path, json=body)
@@ -79,14 +80,14 @@ def local(
     models = Models(find_runs(map(str, paths)), limits, counts, budget, log.append)
     guard = make_app(models, Names.of("127.0.0.1"), limits, counts, token, log.append)
     with TestClient(guard, base_url="http://localhost") as client:
-        yield Local(client, guard, models)
-    assert log == []
+        yield Local(client, guard, models, log)
 
 
 @pytest.fixture(scope="session")
 def here(runs: Path) -> Iterator[Local]:
     with local(runs) as server:
         yield server
+        assert server.log == []
 
 
 @dataclass
@@ -133,7 +134,7 @@ def started(*arguments: str, cwd: Path | None = None, **environment: str) -> Ite
 
 @pytest.fixture(scope="session")
 def server(runs: Path) -> Iterator[Process]:
-    with started(str(runs / "items"), str(runs / "labels"), "--limit", "head_seconds=1") as process:
+    with started(str(runs)) as process:
         yield process
         code, said = process.stop()
         assert code == 143 and "Traceback" not in said, said

@@ -21,9 +21,10 @@ def run(runs: object) -> gf.Run:
 
 
 def test_models_are_listed(client: openai.OpenAI) -> None:
-    assert {model.id for model in client.models.list()} == {"items", "labels"}
+    names = {model.id for model in client.models.list()}
+    assert names == {"items", "labels", "masked", "pairs", "recurrent"}
     assert client.models.retrieve("items").owned_by == "glassformer"
-    with pytest.raises(openai.NotFoundError, match="there are items, labels"):
+    with pytest.raises(openai.NotFoundError, match="there are items, labels, masked"):
         client.models.retrieve("nothing")
 
 
@@ -137,7 +138,10 @@ def test_forms(client: openai.OpenAI) -> None:
     text = client.completions.create(model="items", prompt="item", max_tokens=40, extra_body=body, seed=1)
     assert re.fullmatch(body["regex"], text.choices[0].text) and text.choices[0].finish_reason == "stop"
     schema = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"]}
-    form = {"type": "json_schema", "json_schema": {"name": "it", "schema": {**schema, "additionalProperties": False}}}
+    form = {
+        "type": "json_schema",
+        "json_schema": {"name": "it", "schema": {**schema, "additionalProperties": False}},
+    }
     answer = client.chat.completions.create(
         model="items",
         messages=[{"role": "user", "content": "item"}],

@@ -91,7 +91,9 @@ async def _wrong_body(_: Request, error: Exception) -> Response:
     elif problem["type"] == "extra_forbidden":
         message = f"{where}: there is no such field here, and what would be ignored is refused"
         told = ApiError(400, message, param=where, code="unknown_parameter")
-    elif problem["type"] in ("none_required", "too_long") and problem.get("ctx", {}).get("max_length", 0) == 0:
+    elif (
+        problem["type"] in ("none_required", "too_long") and problem.get("ctx", {}).get("max_length", 0) == 0
+    ):
         message = f"{where}: this is not done here, and what would be ignored is refused: leave it out"
         told = ApiError(400, message, param=where, code="unsupported_parameter")
     else:

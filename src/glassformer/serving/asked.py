@@ -15,6 +15,7 @@ from glassformer.serving.bodies import CompletionBody, Drawing
 from glassformer.serving.errors import ApiError
 from glassformer.serving.limits import Limits
 
+TOKENS = 16  # that are written unless told
 Given = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]
 
 
@@ -187,7 +188,7 @@ def constraint_of(body: Drawing, run: Run, limits: Limits) -> Callable[[], Const
 
 def check_completion(body: CompletionBody, limits: Limits) -> int:
     """The number of tokens to write, of a request whose parts fit together."""
-    tokens = 16 if body.max_tokens is None else body.max_tokens
+    tokens = min(TOKENS, limits.tokens) if body.max_tokens is None else body.max_tokens
     check_drawing_body(body, tokens, limits)
     check_most("logprobs", body.logprobs, limits.logprobs)
     if tokens == 0 and not body.echo:

@@ -133,10 +133,12 @@ class Guard:
                     if message["type"] == "http.disconnect":
                         raise _gone_early()
                     body += message.get("body", b"")
+                    more = message.get("more_body", False)
                     if len(body) > most:
-                        await _discard(receive, most)
+                        if more:
+                            await _discard(receive, most)
                         raise _too_large(most)
-                    if not message.get("more_body", False):
+                    if not more:
                         return bytes(body)
         except TimeoutError:
             raise ApiError(
