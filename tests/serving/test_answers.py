@@ -106,8 +106,8 @@ def test_values_as_json_and_as_tensors(here: Local, runs: Path) -> None:
     tensors = load(data.content)
     assert set(tensors) == set(values["sites"]) == set(look.sites)
     for site in look.sites:
-        assert tensors[site].equal(look[site][0])
-        assert torch.tensor(values["sites"][site]["values"]).equal(look[site][0])
+        torch.testing.assert_close(tensors[site], look[site][0])  # another thread may add in another order
+        assert torch.tensor(values["sites"][site]["values"]).equal(tensors[site])
         assert values["sites"][site]["shape"] == list(look[site][0].shape)
 
 
@@ -116,9 +116,10 @@ def test_attribution_as_json_and_as_tensors(here: Local, runs: Path) -> None:
     shares, logit, error = look.attribution(5, 1, 7)
     asked = {"model": "items", "text": "item 3", "output": 5, "against": 7, "position": 1}
     answer: Any = here.post("/v1/look/attribution", **asked)
-    assert answer["parts"] == shares and answer["logit"] == logit and answer["error"] == error
+    assert answer["parts"] == pytest.approx(shares, abs=1e-5) and answer["logit"] == pytest.approx(logit)
+    assert answer["error"] < 1e-5 and error < 1e-5
     data = here.client.post("/v1/look/attribution", json={**asked, "format": "safetensors"}).content
-    assert load(data)["shares"].tolist() == pytest.approx(list(shares.values()))
+    assert load(data)["shares"].tolist() == list(answer["parts"].values())
     length = int.from_bytes(data[:8], "little")
     about = json.loads(data[8 : 8 + length])["__metadata__"]
     assert json.loads(about["parts"]) == list(shares)

@@ -1,4 +1,4 @@
-"""Connections that would hold the server for nothing are ended: slow heads, slow bodies, readers that never read."""
+"""Connections that would hold the server for nothing are ended: slow heads, slow bodies, no readers."""
 
 import json
 import socket

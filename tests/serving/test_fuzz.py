@@ -4,6 +4,7 @@ A few hundred here; 50,000 by `make test-serve` (GLASSFORMER_SCHEMATHESIS).
 """
 
 import os
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -74,5 +75,7 @@ def test_made_up_requests_find_no_server_error_and_no_hang(
     if REQUESTS > 1000:
         with capsys.disabled():
             counts = dict(sorted(seen.statuses.items()))
-            print(f"\n{seen.statuses.total()} requests, slowest {seen.slowest:.2f} s, by status {counts}")
+            sys.stderr.write(
+                f"\n{seen.statuses.total()} requests, slowest {seen.slowest:.2f} s, by status {counts}\n"
+            )
     assert seen.statuses[200] > REQUESTS / 20

@@ -79,7 +79,9 @@ def test_probabilities_are_those_of_the_model(client: openai.OpenAI, run: gf.Run
     ids = [run.tokenizer.eot_id, *run.tokenizer.encode("item 3 follows")]
     text = run.generate("item 3 follows", 8, temperature=0)[0]
     assert choice.text == "item 3 follows" + text
-    written = [choice.text[a:b] for a, b in zip(found.text_offset, [*found.text_offset[1:], None])]
+    written = [
+        choice.text[a:b] for a, b in zip(found.text_offset, [*found.text_offset[1:], None], strict=True)
+    ]
     assert written == found.tokens
     ids += run.tokenizer.encode(text)
     if len(ids) == len(found.tokens) + 1:  # else the model cut its text otherwise than the tokenizer would
@@ -87,7 +89,7 @@ def test_probabilities_are_those_of_the_model(client: openai.OpenAI, run: gf.Run
             log_probs = run.model(torch.tensor([ids]))[0].log_softmax(-1)
         expected = [float(log_probs[i, token]) for i, token in enumerate(ids[1:])]
         assert found.token_logprobs == pytest.approx(expected, abs=1e-4)
-    for token, value, best in zip(found.tokens, found.token_logprobs, found.top_logprobs or []):
+    for token, value, best in zip(found.tokens, found.token_logprobs, found.top_logprobs or [], strict=True):
         assert best[token] == value and 4 <= len(best) <= 5
         assert sum(math.exp(v) for v in best.values()) <= 1.0001
 

@@ -1,4 +1,4 @@
-"""The server as a process: where it listens, how it ends, what a kill leaves, and two of them side by side."""
+"""The server as a process: where it listens, how it ends, what a kill leaves, and two of them at once."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ def test_it_says_where_it_listens_and_ends_in_order(runs: Path, tmp_path: Path) 
             for _ in stream:
                 pass
         _, said = server.process.communicate(timeout=20)
-        assert server.process.returncode == 130 and time.monotonic() - began < 10
+        assert server.process.returncode == 130 and time.monotonic() - began < 20
         assert "Traceback" not in said and secret not in server.first + said and TOKEN not in said
     assert hashes(runs) == before
 
@@ -174,4 +174,4 @@ def test_the_lines_of_the_docs_do_what_they_say(page: str, runs: Path, tmp_path:
         assert "ended 143" in done.stdout, done.stdout + done.stderr
         for i, line in enumerate(asks):
             answer = (tmp_path / f"answer{i}").read_bytes()
-            assert answer and b'"error"' not in answer, (line, answer, done.stderr)
+            assert answer and not answer.startswith(b'{"error"'), (line, answer, done.stderr)

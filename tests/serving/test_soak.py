@@ -5,6 +5,7 @@ Short here; ten minutes by `make test-serve` (GLASSFORMER_SOAK_SECONDS).
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,8 @@ def test_streams_and_slow_clients_together(run: Path, capsys: pytest.CaptureFixt
                 report(f"{STREAMS} streams beside {SLOW} slow clients", quick),
                 report("the slow", slowly),
             ]
-            print("", *lines, f"memory {before} kB, then {after} kB: {grown:+.2%}", sep="\n")
+            lines.append(f"memory {before} kB, then {after} kB: {grown:+.2%}")
+            sys.stderr.write("\n" + "\n".join(lines) + "\n")
     assert code == 143 and "Traceback" not in said, said
     assert quick.errors == [] and slowly.errors == [] and alone.errors == []
     assert quick.texts > STREAMS / 2 and slowly.tokens > 0
