@@ -10,19 +10,25 @@ import torch
 
 from glassformer.config.model import ModelConfig
 from glassformer.core.device import choose_device
-from glassformer.generation import engine
+from glassformer.generation import open_step as steps
+from glassformer.generation.engine import Engine
+from glassformer.generation.request import Request
+from glassformer.generation.sampling import Sampler
 from glassformer.models.build import Decoder
 
 GPT2 = {"norm": "layer", "position": "learned", "activation": "gelu-tanh", "bias": True, "tied": True}
 
 
-def rate(model: Decoder, rows: int, tokens: int, device: torch.device) -> float:
+def rate(model: Decoder, rows: int, tokens: int) -> float:
     """Tokens a second over `rows` texts, after a prompt of 16."""
-    prompt = torch.randint(model.vocab - 1, (rows, 16), device=device)
+    prompts = torch.randint(model.vocab - 1, (rows, 16)).tolist()
+    engine = Engine(steps.open_step(model, rows), rows=rows)
     for count in (4, tokens):  # the first warms up
         began = time.perf_counter()
-        chosen = list(engine.generate(model, prompt, count, lambda logits: logits.argmax(-1)))
-        chosen[-1].tolist()  # waits for the device
+        for prompt in prompts:
+            engine.submit(Request(prompt, count, Sampler(temperature=0)))
+        while engine.turn():
+            pass
     return rows * tokens / (time.perf_counter() - began)
 
 
@@ -32,15 +38,15 @@ def main() -> None:
     if device.type == "cpu":
         shape = {"layers": 4, "heads": 4, "width": 128, "context": 256, "vocab": 2048}
     model = Decoder(ModelConfig.model_validate({**shape, **GPT2, "qk_norm": False})).eval()
-    left_out = engine.growing_keys
+    left_out = steps.growing_keys
     for dtype in (torch.float32, torch.bfloat16):
         model = model.to(device, dtype)
         for name, context in (("left out", left_out), ("allowed", contextlib.nullcontext)):
-            engine.growing_keys = context
+            steps.growing_keys = context
             for rows in (1, 64):
-                speed = rate(model, rows, 64, device)
+                speed = rate(model, rows, 64)
                 print(f"{dtype}, cuDNN {name}, {rows} texts: {speed:,.0f} tokens/s")  # noqa: T201
-    engine.growing_keys = left_out
+    steps.growing_keys = left_out
 
 
 if __name__ == "__main__":

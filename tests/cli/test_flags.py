@@ -45,7 +45,18 @@ def test_commands_and_flags_are_a_decision() -> None:
             ]
         ),
         "eval": sorted(
-            ["RUN", "--data", "--target", "--split", "--stride", "--beams", "--errors", "--pairs", "--json"]
+            [
+                "RUN",
+                "--data",
+                "--target",
+                "--split",
+                "--stride",
+                "--beams",
+                "--errors",
+                "--pairs",
+                "--weights",
+                "--json",
+            ]
         ),
         "compare": sorted(["RUNS", "--html", "--json"]),
         "chat": sorted(["RUN", "--temperature", "--tokens", "--seed"]),
@@ -63,7 +74,16 @@ def test_commands_and_flags_are_a_decision() -> None:
                 "--min-p",
                 "--greedy",
                 "--repetition-penalty",
+                "--presence-penalty",
+                "--frequency-penalty",
+                "--bias",
                 "--stop",
+                "--regex",
+                "--json-schema",
+                "--draft",
+                "--weights",
+                "--probs",
+                "--draws",
                 "--beams",
                 "--n",
                 "--seed",
@@ -94,7 +114,24 @@ def test_commands_and_flags_are_a_decision() -> None:
         "doctor": sorted(["--device", "--json"]),
         "import": sorted(["FOLDER", "RUN", "--json"]),
         "bench cost": sorted(["--longest", "--widest", "--plots", "--device", "--json"]),
+        "bench generate": sorted(
+            ["--size", "--streams", "--top-k", "--repeats", "--llama", "--device", "--json"]
+        ),
         "bench precision": sorted(["--compile", "--seconds", "--quick", "--json"]),
+        "bench train": sorted(
+            [
+                "--size",
+                "--batch",
+                "--precision",
+                "--compile",
+                "--seconds",
+                "--rounds",
+                "--nanogpt",
+                "--profile",
+                "--device",
+                "--json",
+            ]
+        ),
         "bench tokenizer": sorted(["--data", "--megabytes", "--vocab", "--repeats", "--quick", "--json"]),
         "tokenizer train": sorted(
             [

@@ -7,15 +7,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from glassformer.generation.beam import beam_search
+from glassformer.generation.beam import SlotState, beam_search, read_slots
+from glassformer.generation.open_step import OpenStep, open_step
 from glassformer.generation.plain import generate_plainly, greedy
 from glassformer.generation.seq2seq import translate_ids
 from tests.models.families import FAMILIES, READERS, ids, make
 
 
 def search(model: torch.nn.Module, prompt: Tensor, **options: object) -> list:
-    state = model.new_state(len(prompt))
-    return beam_search(model.next_scores, state, prompt, **options)
+    """By slots of a step, and by the model's own state: both find the same."""
+    step = open_step(model, len(prompt) * (options["beams"] + 1))  # type: ignore[operator]
+    state = SlotState(step, len(prompt))
+    found = beam_search(read_slots, state, prompt, **options)
+    state.close()
+    assert not isinstance(step, OpenStep) or step.pages.available == step.pages.count
+    own = beam_search(model.next_scores, model.new_state(len(prompt)), prompt, **options)
+    for one, other in zip(found, own, strict=True):
+        assert [h.ids for h in one] == [h.ids for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], rel=1e-4)
+    return found
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -95,7 +95,11 @@ def test_what_cannot_be_held_is_refused() -> None:
         regex_constraint(Word.train(["one two"]), "a")
     engine = Engine(open_step(tiny_model(vocab=len(TOKENIZERS["char"]))))
     other = Told(engine, [0], 5, Sampler(seed=1))
-    told = Told(engine, [0], 5, Sampler(seed=1), constraint=regex_constraint(TOKENIZERS["char"], "zzz"))
+    patterns = ("zzz", "az")  # there is no z in this vocabulary
+    forms = [regex_constraint(TOKENIZERS["char"], pattern) for pattern in patterns]
+    told = [Told(engine, [0], 5, Sampler(seed=1), constraint=form) for form in forms]
     run(engine)
-    assert told.handle.ending is Ending.FAILED and isinstance(told.handle.error, UsageError)
+    for one in told:
+        assert one.handle.ending is Ending.FAILED and isinstance(one.handle.error, UsageError)
+        assert "no entry of the vocabulary" in str(one.handle.error)
     assert other.handle.ending is Ending.LENGTH

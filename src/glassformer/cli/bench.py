@@ -112,3 +112,112 @@ def precision(
     tune_process()
     figures = measure(SIZES[:1] if quick else SIZES, compile_, seconds, console.note)
     console.put_json({"figures": [asdict(f) for f in figures]}) if json_ else console.put(report(figures))
+
+
+@bench_app.command(
+    "generate",
+    epilog="Example:  glassformer bench generate --size 124M --streams 1 --top-k 50      (some minutes)",
+)
+@console.command
+def generate(
+    size: Annotated[
+        list[str] | None, typer.Option(help="124M or small (4 layers of width 128); repeatable. [both]")
+    ] = None,
+    streams: Annotated[
+        list[int] | None, typer.Option(min=1, help="Texts at once; repeatable. [1 and 8]")
+    ] = None,
+    top_k: Annotated[int, typer.Option(min=0, help="Draw among the K likeliest; 0 is greedy.")] = 0,
+    repeats: Annotated[int, typer.Option(min=1, help="Texts for each figure; the best counts.")] = 3,
+    llama: Annotated[
+        str | None,
+        typer.Option(metavar="PYTHON", help="An interpreter that has llama-cpp-python and gguf."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Tokens a second, and seconds to the first, beside transformers and llama.cpp where they are there."""
+    from glassformer.core.device import choose_device
+    from glassformer.core.errors import UsageError
+    from glassformer.tools.bench.generate import (
+        SIZES,
+        as_json,
+        first_token,
+        llama_python,
+        measure,
+        report,
+    )
+
+    names = {"124M": "124M", "small": "4 × 128"}
+    if unknown := [name for name in size or [] if name not in names]:
+        raise UsageError(f"--size {unknown[0]}: expected 124M or small")
+    chosen = choose_device(device).type
+    sizes = [names[name] for name in size or names]
+    assert set(sizes) <= set(SIZES)
+    found = measure(chosen, sizes, streams or [1, 8], repeats, top_k, llama_python(llama), console.note)
+    seconds = first_token()
+    if json_:
+        console.put_json({"device": chosen, "measured": as_json(found), "first_token_seconds": seconds})
+    else:
+        console.put(report(found))
+        console.put(f"From the command to the first token: {seconds:.2f} s.")
+
+
+@bench_app.command(
+    "train",
+    epilog="""Examples:
+
+  glassformer bench train                                      a small model on this machine
+
+  glassformer bench train --size 124M --compile --nanogpt nanoGPT --profile trace""",
+)
+@console.command
+def train(
+    size: Annotated[str, typer.Option(help="char-small, char, 124M, 350M or 1.5B.")] = "char-small",
+    batch: Annotated[int | None, typer.Option(min=1, help="Sequences in a step. [by size]")] = None,
+    precision: Annotated[str, typer.Option(help="float32 or bf16. [bf16 on a GPU]")] = "auto",
+    compile_: Annotated[bool, typer.Option("--compile", help="All of them after torch.compile.")] = False,
+    seconds: Annotated[float, typer.Option(min=0, help="For each measurement, after its first steps.")] = 5.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns through all tools; the best of each.")] = 2,
+    nanogpt: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="The source of nanoGPT, to measure beside it.")
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Write a trace for Perfetto and a list of what took longest."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """A step of training: time, memory and start, beside the tools that are installed."""
+    from glassformer.core.device import choose_device
+    from glassformer.core.errors import UsageError
+    from glassformer.tools.bench.train import SIZES, as_json, check_nanogpt, measure, report
+
+    if size not in SIZES:
+        raise UsageError(f"--size {size}: expected {', '.join(SIZES)}")
+    if precision not in ("auto", "float32", "bf16"):
+        raise UsageError(f"--precision {precision}: expected float32, bf16 or auto")
+    check_nanogpt(nanogpt)
+    chosen = choose_device(device).type
+    if precision == "auto":
+        precision = "float32" if chosen == "cpu" else "bf16"
+    found = measure(
+        size,
+        device=chosen,
+        batch=batch,
+        precision=precision,
+        compiled=compile_,
+        seconds=seconds,
+        rounds=rounds,
+        nanogpt=nanogpt,
+        profile=profile,
+        say=console.note,
+    )
+    if json_:
+        console.put_json({"device": chosen, "measured": as_json(found)})
+    else:
+        console.put(report(found))
+        if profile:
+            console.note(
+                f"Traces and lists: {profile}/gpt2, {profile}/default (open trace.json in Perfetto)."
+            )

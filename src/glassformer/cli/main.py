@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,8 +21,9 @@ from glassformer.cli.checks import (
     run_folder,
 )
 from glassformer.cli.doctor import doctor_app
+from glassformer.cli.generate import generate_app
 from glassformer.cli.look import look_app
-from glassformer.cli.opening import RunPath, open_run
+from glassformer.cli.opening import RunPath, check_task_of, open_run
 from glassformer.cli.plan import plan_app
 from glassformer.cli.serve import serve_app
 from glassformer.cli.tokenizer import tokenizer_app
@@ -31,6 +32,9 @@ from glassformer.cli.why import why_app
 from glassformer.core.terminal import speaks
 from glassformer.data.catalog import dataset_names
 from glassformer.runs.folder import refuse_begun, refuse_no_run, runs_under
+
+if TYPE_CHECKING:  # loaded when a command runs, so that --help is instant
+    from glassformer.runs.run import Run
 
 BEGAN = time.monotonic()
 KINDS = {"language": "text", "classify": "labels", "tag": "tags", "translate": "pairs"}
@@ -55,7 +59,8 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-app.add_typer(use_app)  # without a name: generate, translate, classify and fill stand beside the others
+app.add_typer(generate_app)  # without a name: its command stands beside the others
+app.add_typer(use_app)  # translate, classify and fill
 app.add_typer(chat_app)
 app.add_typer(look_app)
 app.add_typer(why_app)
@@ -216,7 +221,9 @@ def train(
 
   glassformer eval runs/mine --errors                 where it goes wrong
 
-  glassformer eval runs/mine --pairs pairs.tsv        a bias probe: sentences that differ in one word""",
+  glassformer eval runs/mine --pairs pairs.tsv        a bias probe: sentences that differ in one word
+
+  glassformer eval runs/mine --weights int8           what fewer bits cost""",
 )
 @console.command
 def evaluate(
@@ -240,6 +247,10 @@ def evaluate(
     pairs: Annotated[
         str | None, typer.Option(help="Score pairs of sentences (two columns, .tsv); `default`: our own.")
     ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(help="bf16 or int8: what a language model loses when its weights are kept so."),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Measure a run on a whole split: perplexity and bits per byte, accuracy, or BLEU."""
@@ -253,6 +264,14 @@ def evaluate(
         check_target(target)
     if pairs is not None:
         check_pairs(pairs)
+    if weights is not None:
+        if weights not in ("bf16", "int8"):
+            raise UsageError(f"--weights {weights}: expected bf16 or int8, to be measured beside f32")
+        if errors or pairs is not None or beams is not None or target is not None:
+            raise UsageError(
+                "--weights measures a language model's loss: leave --errors, --pairs and so on out"
+            )
+        check_task_of(run, ("language",), "language")
     opened = open_run(run)
     from glassformer.evaluation.verdict import verdict
     from glassformer.tasks.registry import find_task
@@ -268,6 +287,9 @@ def evaluate(
     def warn(text: str) -> None:
         console.note(f"Warning: {text}")
 
+    if weights is not None:
+        _put_cost_of_weights(opened, weights, split, data, stride, json_)
+        return
     size = opened.data.get("examples", {}).get(split, 0) if data is None else 0
     slow = "progress" in find_task(opened.config.task).understands
     with console.working("measuring", size if slow else 0) as advance:
@@ -297,6 +319,23 @@ def evaluate(
         console.put(stands)
     if mistakes:
         console.put("\n" + mistakes.show())
+
+
+def _put_cost_of_weights(
+    run: "Run", weights: Any, split: str, data: str | None, stride: int | None, json_: bool
+) -> None:
+    """The loss with weights of fewer bits, beside that with all of them."""
+    console.phase("Measuring")
+    whole, less = (
+        each.evaluate(split, data, stride=stride).as_dict() for each in (run, run.rounded(weights))
+    )
+    cost = less["perplexity"] / whole["perplexity"] - 1
+    if json_:
+        console.put_json({"f32": whole, weights: less, "perplexity_cost": cost})
+        return
+    for name, result in (("f32", whole), (weights, less)):
+        console.put(f"{name:<6} loss {result['loss']:.4f}  perplexity {result['perplexity']:.3f}")
+    console.put(f"{weights} weights: perplexity {cost:+.2%} on {less['split']}.")
 
 
 @app.command(

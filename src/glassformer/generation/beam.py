@@ -12,14 +12,18 @@ Letters: B sequences to write, K beams, R = B·K rows, V vocabulary.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from glassformer.core.errors import GlassformerError
+from glassformer.generation.step import Piece, Slot
+from glassformer.generation.step import Step as EngineStep
 from glassformer.models.attention import growing_keys
 from glassformer.models.state import State
 
-Step = Callable[[Tensor, State], Tensor]  # new ids (R, T) and the state to scores of the next token (R, V)
+Step = Callable[[Tensor, Any], Tensor]  # new ids (R, T) and the state to scores of the next token (R, V)
 
 
 @dataclass(frozen=True)
@@ -92,3 +96,38 @@ def _scores(step: Step, ids: Tensor, state: State) -> Tensor:
     """Log-probabilities of what follows the last of ids, (R, V)."""
     with growing_keys():
         return step(ids, state).float().log_softmax(-1)
+
+
+class SlotState:
+    """Slots of an engine's step as the state of a search: a beam that is followed twice is forked."""
+
+    def __init__(self, step: EngineStep, rows: int):
+        self.step, self.slots = step, [step.open([], shares=False) for _ in range(rows)]
+
+    @property
+    def length(self) -> int:
+        return max(slot.length for slot in self.slots)
+
+    def select(self, rows: Tensor) -> None:
+        kept: set[int] = set()
+        chosen: list[Slot] = []
+        for row in rows.tolist():
+            chosen.append(self.step.fork(self.slots[row]) if row in kept else self.slots[row])
+            kept.add(row)
+        for row, slot in enumerate(self.slots):
+            if row not in kept:
+                self.step.close(slot)
+        self.slots = chosen
+
+    def close(self) -> None:
+        for slot in self.slots:
+            self.step.close(slot)
+        self.slots = []
+
+
+def read_slots(ids: Tensor, state: SlotState) -> Tensor:
+    """What `beam_search` calls a step: scores (R, V) after new ids (R, T)."""
+    pieces = [Piece(slot, row) for slot, row in zip(state.slots, ids.tolist(), strict=True)]
+    if not all(state.step.reserve(piece.slot, len(piece.ids)) for piece in pieces):
+        raise GlassformerError("there is no room for the keys and values of so many beams: ask for fewer")
+    return state.step.scores(pieces)

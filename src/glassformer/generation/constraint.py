@@ -19,7 +19,9 @@ from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.tokenizers.vocabulary import Vocabulary
 
 # One way to write a JSON text, that of Python's `json.dumps`: a model that may choose blanks writes many.
-SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+SPACING: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+NO_WAY = "NoExtension"  # the library's word for it; ours:
+NO_ENTRY = "no entry of the vocabulary leads on from here"
 
 _known: "WeakKeyDictionary[Tokenizer, LLTokenizer]" = WeakKeyDictionary()
 
@@ -29,6 +31,8 @@ class Form:
 
     def __init__(self, tokenizer: Tokenizer, grammar: str, what: str):
         self._vocab, self._what = len(tokenizer), what
+        self._text = np.ones(self._vocab, bool)  # all but the marks
+        self._text[marks_of(tokenizer)] = False
         self._matcher = LLMatcher(_adapted(tokenizer), grammar, log_level=0)
         self._refuse_errors()
 
@@ -36,8 +40,10 @@ class Form:
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._refuse_errors()
         allowed = np.unpackbits(bits, bitorder="little")[: self._vocab].astype(bool)
-        if not allowed.any():
-            raise UsageError(f"no entry of the vocabulary leads on in {self._what}")
+        if not self._matcher.is_accepting():
+            allowed &= self._text  # where bytes are forced that no entry has, the library names a mark
+            if not allowed.any():
+                raise UsageError(f"{self._what} cannot be followed: {NO_ENTRY}")
         return allowed
 
     def accept(self, token: int) -> bool:
@@ -47,7 +53,9 @@ class Form:
 
     def _refuse_errors(self) -> None:
         if self._matcher.is_error():
-            raise UsageError(f"{self._what} cannot be followed: {self._matcher.get_error()}")
+            said = (self._matcher.get_error() or "").splitlines() or [""]  # what follows is for its makers
+            reason = NO_ENTRY if said[0].startswith(NO_WAY) else said[0]
+            raise UsageError(f"{self._what} cannot be followed: {reason}")
 
 
 def regex_constraint(tokenizer: Tokenizer, pattern: str) -> Form:
@@ -76,6 +84,12 @@ def _form(tokenizer: Tokenizer, grammar: Callable[[], str], what: str) -> Form:
         raise UsageError(f"{what} cannot be used: {error}") from None
 
 
+def marks_of(tokenizer: Tokenizer) -> list[int]:
+    """Ids that stand for no text."""
+    unknown = [tokenizer.unknown] if isinstance(tokenizer, Vocabulary) else []
+    return [*tokenizer.specials.values(), *unknown]
+
+
 class _Adapter:
     """A tokenizer as the library wants to see it."""
 
@@ -83,9 +97,7 @@ class _Adapter:
 
     def __init__(self, tokenizer: Tokenizer):
         self._cut = tokenizer.cut
-        marks = list(tokenizer.specials.values())
-        if isinstance(tokenizer, Vocabulary):
-            marks.append(tokenizer.unknown)
+        marks = marks_of(tokenizer)
         self.tokens = [tokenizer.token_bytes(i) for i in range(len(tokenizer))]
         self.eos_token_id = len(tokenizer) if tokenizer.eot_id is None else tokenizer.eot_id
         if tokenizer.eot_id is None:  # it must have one, which then is outside of what can be drawn

@@ -33,7 +33,8 @@ from glassformer.generation.sampling import Said
 from glassformer.generation.step import Piece, Slot, Step
 from glassformer.models.tap import Tap, off
 
-ROWS, CHUNK = 64, 512  # texts that are written at once; tokens of prompts that are read between two steps
+ROWS = 64  # texts that are written at once
+CHUNK, SHORT = 512, 64  # tokens of prompts that are read between two steps; while others are being written
 
 
 class Row:
@@ -50,7 +51,8 @@ class Row:
             self.said = Said(frozenset(self.ids))
         self.scored: list[Written] = []  # tokens of the prompt, where they are wanted
         self.scores_prompt = self.request.scores_prompt  # until they have been told
-        special = (self.said, self.request.constraint, self.request.new_tap, self.request.likeliest)
+        request = self.request
+        special = (self.said, request.constraint, request.new_tap, request.likeliest, request.on_scores)
         self.is_plain = not self.request.forced and all(wish is None for wish in special)
 
     @property
@@ -177,7 +179,8 @@ class Engine:
 
     def _read(self) -> None:
         """What prompts there are, as far as one turn goes; whoever came first is served first."""
-        budget = self.chunk
+        others = any(row.slot is not None and row.unread == 1 and row.handle.written for row in self.running)
+        budget = min(self.chunk, SHORT) if others else self.chunk
         for row in [row for row in self.running if row.slot is not None and row.unread > 1]:
             if budget <= 0:
                 return
@@ -269,6 +272,8 @@ class Engine:
         weighed, failed = raw.float().clone(), list[Row]()
         for i, row in enumerate(rows):
             try:
+                if row.request.on_scores is not None:
+                    row.request.on_scores(raw[i])
                 if row.said is not None:
                     weighed[i] = sampling.weigh(raw[i], row.request.sampler, row.said)
                 constraint = row.request.constraint

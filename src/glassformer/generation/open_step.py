@@ -146,6 +146,7 @@ class OpenStep(PagedStep):
         super().__init__(model.vocab, stack.context, pages)
         self.model, self._layers = model, len(stack.blocks)
         self._pool = Pool(pages * SIZE)
+        self.device = model.unembedding.weight.device
 
     def copy_page(self, source: int, target: int) -> None:
         for tensor in self._pool.tensors.values():
@@ -175,6 +176,7 @@ class StateStep:
 
     def __init__(self, model: LanguageModel):
         self.model, self.vocab = model, model.vocab
+        self.device = model.unembedding.weight.device
 
     def open(self, ids: Sequence[int], shares: bool = True) -> Slot:
         return Slot(shares=False)

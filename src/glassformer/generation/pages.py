@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from glassformer.generation.sampling import Sampler
@@ -102,6 +103,7 @@ class PagedStep(ABC):
 
     reads_anew = False
     limit: int | None
+    device = torch.device("cpu")
 
     def __init__(self, vocab: int, limit: int, pages: int, size: int = SIZE):
         self.vocab, self.limit = vocab, limit

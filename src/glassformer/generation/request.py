@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
+from torch import Tensor
 
 from glassformer.generation.sampling import Sampler
 from glassformer.models.tap import Tap
@@ -63,6 +64,7 @@ class Request:
     forced: Sequence[int] = ()  # tokens to be written first, whatever the model thinks of them
     slides: bool = True  # at a full context the older half is dropped; else the text ends
     new_tap: NewTap | None = None
+    on_scores: Callable[[Tensor], None] | None = None  # the model's scores (V) before each choice
     on_token: Callable[[Written], bool | None] = lambda _: None
     on_prompt: Callable[[list[Written]], None] = lambda _: None
     on_end: Callable[["Handle"], None] = lambda _: None

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from glassformer.generation.sampling import Sampler
@@ -41,6 +42,7 @@ class Step(Protocol):
 
     vocab: int
     limit: int | None  # positions a slot can hold; None: any number
+    device: torch.device  # where scores come out
     reads_anew: bool  # whether each piece reads its whole text again, so that a tap sees it from its start
 
     def open(self, ids: Sequence[int], shares: bool = True) -> Slot:

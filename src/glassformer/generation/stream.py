@@ -6,11 +6,11 @@ from typing import Any
 import torch
 
 from glassformer.core.errors import UsageError
-from glassformer.generation.beam import beam_search
+from glassformer.generation.beam import SlotState, beam_search, read_slots
 from glassformer.generation.engine import Engine
-from glassformer.generation.request import Ending, Handle, Request, Written
+from glassformer.generation.request import Constraint, Ending, Handle, Request, Written
 from glassformer.generation.sampling import Sampler
-from glassformer.models.model import LanguageModel, evaluating
+from glassformer.generation.step import Step
 from glassformer.tokenizers.tokenizer import Decoding, Tokenizer
 
 
@@ -72,17 +72,24 @@ def stream_text(
     n: int = 1,
     stop: Sequence[str] = (),
     on_text: Callable[[list[Text]], None] = lambda texts: None,
+    new_constraint: Callable[[], Constraint] | None = None,
     **wishes: Any,
 ) -> Iterator[list[str]]:
     """Write, and yield the new text of each of `n` sequences whenever there is some.
 
     A sequence ends at the end-of-text mark, before a stop string, or after `tokens` tokens. `on_text` is
-    given the texts themselves before the first word is written.
+    given the texts themselves before the first word is written; each gets a constraint of its own.
     """
     if tokens < 1 or n < 1:
         raise UsageError("the numbers of tokens and of samples: expected at least 1")
     ids, sampler = prompt_ids(tokenizer, prompt), sampler.with_seed()
-    texts = [Text(engine, tokenizer, ids, tokens, sampler.for_row(i), stop, **wishes) for i in range(n)]
+    texts: list[Text] = []
+    for i in range(n):
+        constraint = None if new_constraint is None else new_constraint()
+        options = {"constraint": constraint, **wishes}
+        if i > 0:  # one text is watched
+            options["on_scores"] = None
+        texts.append(Text(engine, tokenizer, ids, tokens, sampler.for_row(i), stop, **options))
     on_text(texts)
     shown = [0] * n
     try:
@@ -102,25 +109,31 @@ def stream_text(
 
 
 def search_text(
-    model: LanguageModel, tokenizer: Tokenizer, prompt: str, tokens: int, beams: int, length_penalty: float
+    step: Step, tokenizer: Tokenizer, prompt: str, tokens: int, beams: int, length_penalty: float
 ) -> list[tuple[str, float]]:
-    """The continuations that beam search finds, best first, each with its score."""
-    ids = torch.tensor([prompt_ids(tokenizer, prompt)], device=next(model.parameters()).device)
-    if model.limit is not None and ids.shape[1] + tokens > model.limit:
+    """The continuations that beam search finds, best first, each with its score.
+
+    The step has room for one text more than there are beams.
+    """
+    ids = prompt_ids(tokenizer, prompt)
+    if step.limit is not None and len(ids) + tokens > step.limit:
         raise UsageError(
-            f"beam search needs room for prompt and text at once: {ids.shape[1]} + {tokens} tokens are "
-            f"more than the context of {model.limit}. Ask for fewer tokens."
+            f"beam search needs room for prompt and text at once: {len(ids)} + {tokens} tokens are "
+            f"more than the context of {step.limit}. Ask for fewer tokens."
         )
-    with evaluating(model):
+    state = SlotState(step, 1)
+    try:
         hypotheses = beam_search(
-            model.next_scores,
-            model.new_state(1),
-            ids,
+            read_slots,
+            state,
+            torch.tensor([ids], device=step.device),
             beams=beams,
             tokens=tokens,
             end=tokenizer.eot_id,
             length_penalty=length_penalty,
         )[0]
+    finally:
+        state.close()
     return [(tokenizer.decode(h.ids, specials=False), h.score) for h in hypotheses]
 
 

@@ -47,7 +47,7 @@ def generate(
     Each has random numbers of its own: what the first is does not depend on how many there are.
     """
     sampler, texts = (sampler or Sampler()).with_seed(), list[Text]()
-    engine = make_engine(model, n, cached=cached)
+    engine = make_engine(model, n, cached=cached, tokens=n * tokens)
     for _ in stream_text(
         engine, tokenizer, prompt, tokens, sampler, n=n, stop=stop, on_text=texts.extend, likeliest=0
     ):

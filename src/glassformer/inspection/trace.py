@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._dynamo import config as dynamo
 
 from glassformer.core.errors import UsageError, closest
 from glassformer.inspection.edits import Edit, Edits
@@ -156,6 +155,8 @@ def _run(
             return model(*inputs, tap=tap, **masked)
         # Another site is another graph: a model has more of them than the usual limit, beyond which
         # torch.compile would fall to the plain way without a word.
+        from torch._dynamo import config as dynamo  # it takes a second to load
+
         with dynamo.patch(recompile_limit=MOST_GRAPHS, fail_on_recompile_limit_hit=True):
             return compiled(*inputs, tap=tap, **masked)
 

@@ -80,5 +80,6 @@ def ids_of_text(run: Run) -> list[int]:
 
 def _write(run: Run, prompt: Sequence[int], sampler: Sampler) -> list[int]:
     ids: list[int] = []
-    run.engine.write(Request(prompt, TOKENS, sampler, on_token=lambda token: ids.append(token.id)))
+    request = Request(prompt, TOKENS, sampler, on_token=lambda token: ids.append(token.id))
+    run.engine_for(1, tokens=TOKENS).write(request)
     return ids

@@ -4,8 +4,10 @@ What it consists of and how that is read, opened.py says.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -14,9 +16,10 @@ from glassformer.data.images import is_image_file
 from glassformer.data.newlines import unified
 from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
-from glassformer.generation.engine import Engine
+from glassformer.generation.engine import ROWS, Engine
 from glassformer.generation.limits import refuse_with_beams
-from glassformer.generation.make import make_engine
+from glassformer.generation.make import PRECISIONS, Weights, choose_weights, make_engine, make_step
+from glassformer.generation.request import Constraint
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.stream import Text, search_text, stream_text
 from glassformer.inspection.edits import Edit, edited
@@ -103,13 +106,47 @@ class Run(OpenedRun):
         """What writes its texts (generation/engine.py)."""
         return self.engine_for(1)
 
-    def engine_for(self, texts: int) -> Engine:
-        """The same, with room for so many texts at once."""
-        if self._engine is None or self._engine.rows < texts:
-            self._engine = make_engine(self.language_model, texts)
-        return self._engine
+    def engine_for(
+        self,
+        texts: int,
+        *,
+        tokens: int | None = None,
+        weights: Weights = "auto",
+        draft: "Run | None" = None,
+    ) -> Engine:
+        """The same, with room for so many texts at once and for so many tokens in all (None: very many).
 
-    _engine: Engine | None = None
+        `weights` is the precision of its weights (generation/make.py); a `draft` guesses ahead.
+        """
+        if draft is not None:
+            if draft.tokenizer.dumps() != self.tokenizer.dumps():
+                raise UsageError(
+                    f"{draft.path} cannot guess for {self.path}: their tokenizers differ. Train a draft with "
+                    f"the same one: --set tokenizer.file={self.path / 'tokenizer.json'}"
+                )
+            model, other = self.language_model, draft.language_model
+            return make_engine(model, texts, draft=other, weights=weights, tokens=tokens)
+        chosen = choose_weights(self.language_model, weights, tokens)
+        if weights == "auto" and "f32" in self._engines:
+            chosen = "f32"  # it is there by now
+        engine = self._engines.get(chosen)
+        if engine is None or engine.rows < min(texts, ROWS):
+            engine = self._engines[chosen] = make_engine(self.language_model, texts, weights=chosen)
+        return engine
+
+    def rounded(self, weights: Weights) -> "Run":
+        """The same run with its matrices as bf16 or int8 hold them, to be measured."""
+        from glassformer.generation.fast.rounding import rounded_model
+
+        if choose_weights(self.language_model, weights) == "open":
+            raise UsageError(f"{weights} is no precision to round to: expected bf16 or int8")
+        other = Run(self.path, str(self.device))
+        other.model = rounded_model(self.language_model, PRECISIONS[weights])
+        return other
+
+    @cached_property
+    def _engines(self) -> dict[Weights, Engine]:
+        return {}
 
     def stream(
         self,
@@ -121,20 +158,37 @@ class Run(OpenedRun):
         stop: Sequence[str] = (),
         cached: bool = True,
         edits: Sequence[Edit] = (),
+        regex: str | None = None,
+        json_schema: dict[str, Any] | bool | None = None,
+        draft: "Run | None" = None,
+        weights: Weights = "auto",
         likeliest: int | None = None,
+        on_scores: Callable[[Tensor], None] | None = None,
         on_text: Callable[[list[Text]], None] = lambda texts: None,
     ) -> Iterator[list[str]]:
         """Like `generate`, but yields the new text of each sequence whenever there is some.
 
         `on_text` is given the texts on their way (generation/stream.py), with their tokens; `likeliest` asks
-        for the probability of each, and of so many of the best ones there.
+        for the probability of each, and of so many of the best ones there; `on_scores` is given the scores
+        that each token of the first text is chosen from.
         """
         model, prompt = self.language_model, self.as_read(prompt)
         stop = [self.as_read(text) for text in stop]
         if edits:
             check_edits(model, edits)
+        if draft is not None and not cached:
+            raise UsageError("a draft guesses what a cache then keeps or forgets: leave one of the two out")
+        if edits and weights not in ("auto", "open"):
+            raise UsageError(
+                f"edits are made in the open pass, which has no {weights} weights: leave one out"
+            )
+        if cached:
+            open_pass: Weights = "open" if edits else weights
+            engine = self.engine_for(n, tokens=n * tokens, weights=open_pass, draft=draft)
+        else:
+            engine = make_engine(model, n, cached=False)
         return stream_text(
-            self.engine_for(n) if cached else make_engine(model, n, cached=False),
+            engine,
             self.tokenizer,
             prompt,
             tokens,
@@ -143,8 +197,29 @@ class Run(OpenedRun):
             stop=stop,
             on_text=on_text,
             new_tap=edited(edits),
+            new_constraint=self._form(regex, json_schema),
             likeliest=likeliest,
+            on_scores=on_scores,
         )
+
+    def _form(
+        self, regex: str | None, json_schema: dict[str, Any] | bool | None
+    ) -> Callable[[], Constraint] | None:
+        """What makes the constraint of a text, refused here and now if it cannot be made."""
+        if regex is not None and json_schema is not None:
+            raise UsageError("a text is held to one form: a regular expression or a schema, not both")
+        if regex is None and json_schema is None:
+            return None
+        from glassformer.generation.constraint import json_constraint, regex_constraint
+
+        tokenizer = self.tokenizer
+        if regex is not None:
+            form = partial(regex_constraint, tokenizer, regex)
+        else:
+            assert json_schema is not None
+            form = partial(json_constraint, tokenizer, json_schema)
+        form()
+        return form
 
     def generate(
         self,
@@ -158,14 +233,24 @@ class Run(OpenedRun):
         min_p: float | None = None,
         seed: int | None = None,
         repetition_penalty: float | None = None,
+        presence_penalty: float | None = None,
+        frequency_penalty: float | None = None,
+        bias: Mapping[int, float] | None = None,
         stop: Sequence[str] = (),
         cached: bool = True,
         edits: Sequence[Edit] = (),
+        regex: str | None = None,
+        json_schema: dict[str, Any] | bool | None = None,
+        draft: "Run | None" = None,
+        weights: Weights = "auto",
         beams: int | None = None,
         length_penalty: float | None = None,
     ) -> list[str]:
         """`n` continuations of a prompt, without it; `edits` are made on the way (inspection/edits.py).
 
+        How tokens are drawn, `Sampler` explains. `regex` or `json_schema` hold each text to a form. A
+        `draft`, a smaller run with the same tokenizer, guesses ahead: the text is the same, the time is not.
+        `weights` are those of the compiled step of a CPU: f32, or bf16 and int8, smaller and less exact.
         With `beams`, the `n` best of beam search, which takes no option of sampling but a `length_penalty`.
         """
         if beams is not None:
@@ -176,9 +261,16 @@ class Run(OpenedRun):
                 min_p=min_p,
                 seed=seed,
                 repetition_penalty=repetition_penalty,
+                presence_penalty=presence_penalty,
+                frequency_penalty=frequency_penalty,
+                bias=bias,
                 stop=stop or None,
                 cached=None if cached else False,
                 edits=edits or None,
+                regex=regex,
+                json_schema=json_schema,
+                draft=draft,
+                weights=None if weights == "auto" else weights,
             )
             if n > beams:
                 raise UsageError(f"n {n}: {beams} beams end in {beams} texts; expected at most as many")
@@ -186,19 +278,40 @@ class Run(OpenedRun):
         if length_penalty is not None:
             raise UsageError("length_penalty belongs to beam search: say beams as well, or leave it out")
         sampler = Sampler(
-            1.0 if temperature is None else temperature, top_k, top_p, min_p, seed, repetition_penalty or 1.0
+            1.0 if temperature is None else temperature,
+            top_k,
+            top_p,
+            min_p,
+            seed,
+            1.0 if repetition_penalty is None else repetition_penalty,
+            presence_penalty or 0.0,
+            frequency_penalty or 0.0,
+            bias or {},
         )
-        texts = [""] * n
-        for parts in self.stream(prompt, tokens, n=n, sampler=sampler, stop=stop, cached=cached, edits=edits):
-            texts = [text + part for text, part in zip(texts, parts, strict=True)]
-        return texts
+        written: list[Text] = []
+        for _ in self.stream(
+            prompt,
+            tokens,
+            n=n,
+            sampler=sampler,
+            stop=stop,
+            cached=cached,
+            edits=edits,
+            regex=regex,
+            json_schema=json_schema,
+            draft=draft,
+            weights=weights,
+            on_text=written.extend,
+        ):
+            pass
+        return [text.text for text in written]
 
     def search(
         self, prompt: str = "", tokens: int = 200, beams: int = 4, length_penalty: float = 0.0
     ) -> list[tuple[str, float]]:
         """The continuations that beam search finds, best first, each with its score."""
-        prompt = self.as_read(prompt)
-        return search_text(self.language_model, self.tokenizer, prompt, tokens, beams, length_penalty)
+        step = make_step(self.language_model, beams + 1, tokens=beams * tokens)
+        return search_text(step, self.tokenizer, self.as_read(prompt), tokens, beams, length_penalty)
 
     def translate(
         self,

@@ -84,7 +84,7 @@ class LanguageTask(TextTask):
         assert isinstance(model, LanguageModel)
         prompt = config.training.sample_prompt
         sampler = Sampler(temperature=0.8, seed=config.training.seed)
-        parts = stream_text(make_engine(model), self.tokenizer, prompt, 60, sampler)
+        parts = stream_text(make_engine(model, tokens=60), self.tokenizer, prompt, 60, sampler)
         return prompt + "".join(part for (part,) in parts)
 
     def mistakes(
@@ -120,7 +120,7 @@ class LanguageTask(TextTask):
         assert isinstance(model, LanguageModel)
         check_edits(model, edits)
         written = ids[0].tolist()
-        make_engine(model).write(
+        make_engine(model, weights="open").write(
             Request(
                 ids[0].tolist(),
                 tokens,

@@ -9,19 +9,15 @@ The answers are those of the plain Python of bpe.py, to the last id, and tests h
 stay there: loading the compiled code takes most of a second and compiling it, once per machine, about ten.
 """
 
-import hashlib
-import os
 import sys
-from contextlib import suppress
-from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 
-from glassformer.core.errors import GlassformerError
-from glassformer.core.files import cache_dir, write_atomically
+from glassformer.core.compiled import CompiledFolder
 
 # Bytes of text that are worth loading the compiled code; compiling it; and calling it when it is there.
 WORTH_LOADING, WORTH_COMPILING, WORTH_CALLING = 1_500_000, 12_000_000, 4096
+
+compiled_loops = CompiledFolder(Path(__file__).with_name("kernels"))
 
 
 def worthwhile(size: int) -> bool:
@@ -30,30 +26,10 @@ def worthwhile(size: int) -> bool:
 
 
 def worthwhile_to_load(size: int) -> bool:
-    return not is_loaded() and (size >= WORTH_COMPILING or (size >= WORTH_LOADING and _is_compiled()))
+    return not is_loaded() and (
+        size >= WORTH_COMPILING or (size >= WORTH_LOADING and compiled_loops.is_compiled)
+    )
 
 
 def is_loaded() -> bool:
     return "glassformer.tokenizers.fast.kernels.apply" in sys.modules
-
-
-def was_compiled() -> None:
-    """Remember, where that can be, that this machine has the compiled code."""
-    with suppress(OSError, GlassformerError):
-        write_atomically(_marker(), b"")
-
-
-def _is_compiled() -> bool:
-    with suppress(OSError, GlassformerError):
-        return _marker().exists()
-    return False
-
-
-@lru_cache
-def _marker() -> Path:
-    """A file that is there once this version was compiled on this machine."""
-    machine = os.uname() if hasattr(os, "uname") else ""
-    hasher = hashlib.sha256(f"{sys.version} {version('numba')} {machine}".encode())
-    for path in sorted(Path(__file__).with_name("kernels").glob("*.py")):
-        hasher.update(str(path).encode() + path.read_bytes())
-    return cache_dir("compiled") / hasher.hexdigest()[:32]

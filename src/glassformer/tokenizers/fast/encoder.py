@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from glassformer.core.errors import TokenizerError
-from glassformer.tokenizers.fast import was_compiled
+from glassformer.tokenizers.fast import compiled_loops
 from glassformer.tokenizers.fast.feed import (
     BATCH,
     Batch,
@@ -47,7 +47,7 @@ class Encoder:
         self._numbers = np.arange(1 + max([*merged, *byte_ids]), dtype=object)
         self._idle: list[tuple[apply.Memory, np.ndarray]] = []  # what a worker needs, for the next to take
         self._work(together([b"ab"]))
-        was_compiled()
+        compiled_loops.was_compiled()
 
     def encode(self, text: bytes, threads: int | None = None) -> np.ndarray:
         """The ids of one text."""

@@ -15,7 +15,7 @@ from itertools import chain, islice
 import numpy as np
 
 from glassformer.core.errors import TokenizerError
-from glassformer.tokenizers.fast import was_compiled
+from glassformer.tokenizers.fast import compiled_loops
 from glassformer.tokenizers.fast.feed import Batch, cores, in_order, to_count, workers
 from glassformer.tokenizers.fast.kernels import learn as rows
 from glassformer.tokenizers.fast.kernels import words as tables
@@ -74,7 +74,7 @@ def count_pieces(
                 words = _absorb(words, own) if words.used[0] else own
             words, rare = _prune(words, most)
             dropped += rare
-    was_compiled()
+    compiled_loops.was_compiled()
     count, size = (int(n) for n in words.used)
     lengths, counts = words.records[:count, tables.LENGTH], words.records[:count, tables.VALUE]
     result = PieceCounts(words.arena[:size].copy(), lengths.astype(np.int32), counts.copy(), dropped)
