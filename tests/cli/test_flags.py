@@ -109,7 +109,7 @@ def test_commands_and_flags_are_a_decision() -> None:
         "why": sorted(["LESSON", "RUN", "--plots", "--json"]),
         "plan": sorted(["RECIPE", "--gpu", "--gpus", "--tokens", "--price", "--set", "--json"]),
         "serve": sorted(
-            ["RUNS", "--host", "--port", "--token", "--allow-host", "--memory", "--limit"],
+            ["RUNS", "--host", "--port", "--token", "--allow-host", "--memory", "--weights", "--limit"],
         ),
         "doctor": sorted(["--device", "--json"]),
         "import": sorted(["FOLDER", "RUN", "--json"]),

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
+import httpx
 import pytest
 import torch
 from PIL import Image
@@ -17,7 +18,7 @@ from glassformer.serving.catalog import find_runs
 from glassformer.serving.limits import LIMITS
 from glassformer.serving.memory import text_bytes, weight_bytes
 from glassformer.training.checkpoint.run_seal import save_run_weights
-from tests.serving.conftest import Local, local
+from tests.serving.conftest import Local, local, started
 
 
 @pytest.fixture
@@ -170,3 +171,30 @@ def test_names_of_runs(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     shutil.copytree(runs / "labels", tmp_path / "c" / "a" / "items")
     with pytest.raises(UsageError, match="would both be served as 'a-items'"):
         find_runs([str(tmp_path / "runs/a/items"), str(tmp_path / "c/a/items")])
+
+
+@pytest.mark.long
+def test_the_fast_step_takes_over_when_it_is_compiled(runs: Path, tmp_path: Path) -> None:
+    """Texts are written at once by the open pass, and by the compiled one from then on; nobody is dropped."""
+    body = {"model": "items", "prompt": "item 3", "max_tokens": 40, "seed": 3, "logprobs": 0}
+    with started(str(runs / "items"), "--weights", "auto", GLASSFORMER_CACHE=str(tmp_path)) as server:
+
+        def ask() -> tuple[str, list[float]]:
+            answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=60)
+            choice = answer.raise_for_status().json()["choices"][0]
+            return choice["text"], choice["logprobs"]["token_logprobs"]
+
+        text, log_probs = ask()
+        deadline = time.monotonic() + 200
+        while time.monotonic() < deadline:
+            again, others = ask()
+            assert again == text and others == pytest.approx(log_probs, abs=1e-4)
+            loads = httpx.get(f"{server.url}/metrics").text
+            if 'glassformer_loads_total{model="items"} 2.0' in loads:
+                break
+        else:
+            pytest.fail("it was not loaded again")
+        again, others = ask()
+        assert again == text and others == pytest.approx(log_probs, abs=1e-4)
+        code, said = server.stop()
+        assert code == 143 and "once for this machine" in said and "Traceback" not in said

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import console
+from glassformer.cli.generate import parse_weights
 
 serve_app = typer.Typer(rich_markup_mode=None)
 
@@ -44,6 +45,9 @@ def serve(
         float | None,
         typer.Option(metavar="GB", help="Memory for runs; half of what is free.", show_default=False),
     ] = None,
+    weights: Annotated[
+        str, typer.Option(help="Of language models on a CPU: f32, bf16, int8, open (uncompiled) or auto.")
+    ] = "auto",
     limit: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=NUMBER", help="Another limit; repeatable. docs/serving.md lists them."),
@@ -60,10 +64,12 @@ def serve(
     limits = LIMITS.with_changes(limit or [])
     if memory is not None and not 0 < memory < float("inf"):
         raise UsageError(f"--memory {memory}: expected gigabytes, more than 0")
+    precision = parse_weights(weights)
     entries = find_runs(runs or [])
     from glassformer.serving.server import Settings
     from glassformer.serving.server import serve as serve_runs
 
     console.clear_phase()
     budget = None if memory is None else int(memory * 1e9)
-    serve_runs(entries, Settings(host, port, token, tuple(allow_host or ()), budget, limits), console.note)
+    settings = Settings(host, port, token, tuple(allow_host or ()), budget, precision, limits)
+    serve_runs(entries, settings, console.note)

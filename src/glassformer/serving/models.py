@@ -4,16 +4,21 @@
     no room       the run that was used longest ago and has nothing to do goes; one with requests never does
     new weights   are loaded beside the old ones; new requests go to them, those under way end on the old ones
 
+The fast step of a CPU has to be compiled once on a machine. Until that is done, in the background, runs take
+the open pass, and are then reloaded as if they had new weights.
+
 `use` counts a request as a user of what it was given, until it is over.
 """
 
 import asyncio
 import gc
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -21,7 +26,8 @@ import torch
 from glassformer.config.saved import load_config
 from glassformer.config.schema import Config
 from glassformer.core.errors import RunError
-from glassformer.generation.make import make_engine
+from glassformer.generation.engine import Engine
+from glassformer.generation.make import Weights, choose_weights, compiled_loops, make_engine
 from glassformer.runs.run import Run
 from glassformer.serving.catalog import Entry, names_of
 from glassformer.serving.counts import Counts
@@ -55,6 +61,7 @@ class Loaded:
     bytes: int
     stamp: Stamp
     weights: str  # the beginning of their hash: what a text depends on besides its seed
+    interim: bool = False  # it takes the open pass until the fast one is compiled
     users: int = 0
     used: float = field(default_factory=time.monotonic)
     retired: bool = False
@@ -77,8 +84,12 @@ class Models:
         counts: Counts,
         budget: int | None = None,
         log: Callable[[str], None] = lambda _: None,
+        weights: Weights = "auto",
     ):
+        """`weights` is the precision that language models on a CPU compute in (generation/make.py)."""
         self.entries, self.limits, self.counts, self.log = dict(entries), limits, counts, log
+        self.weights: Weights = weights
+        self._compiling: threading.Thread | None = None
         self.budget = available() if budget is None else budget
         self.loaded: dict[str, Loaded] = {}
         self._retired: list[Loaded] = []  # still used by requests that began on them
@@ -156,14 +167,25 @@ class Models:
             self._make_room(name, needed)
             self.counts.loaded.labels(name).set(needed)
             stamp = _stamp(entry.path)
-            run, weights = await asyncio.to_thread(_open, entry.path)
+            opened = await asyncio.to_thread(_open, entry.path, texts, self.weights)
         except Exception as error:
             raise as_api_error(error, name, entry.path) from error
-        loaded = Loaded(name, run, None, Jobs(name, self.limits.jobs), needed, stamp, weights)
-        if run.config.task == "language":
-            engine = partial(make_engine, run.language_model, texts)
-            loaded.writer = Writer(name, engine, self.limits.queue, self.counts, self.log)
-        self.tasks[name] = run.config.task
+        loaded = Loaded(
+            name,
+            opened.run,
+            None,
+            Jobs(name, self.limits.jobs),
+            needed,
+            stamp,
+            opened.weights,
+            opened.interim,
+        )
+        if opened.engine is not None:
+            again = partial(make_engine, opened.run.language_model, texts, weights="open")
+            loaded.writer = Writer(name, opened.engine, again, self.limits.queue, self.counts, self.log)
+        if loaded.interim:
+            self._compile()
+        self.tasks[name] = opened.run.config.task
         self.counts.loads.labels(name).inc()
         before = self.loaded.pop(name, None)
         if before is not None:
@@ -237,6 +259,30 @@ class Models:
         stamp = _stamp(self.entries[loaded.name].path)
         return stamp not in (loaded.stamp, self._refused.get(loaded.name), NOTHING)
 
+    def _compile(self) -> None:
+        """Compile the fast step, and reload who waits for it."""
+        if self._compiling is not None:
+            return
+        loop = asyncio.get_running_loop()
+        self.log(
+            "The fast step is compiled, once for this machine; until then texts are written more slowly."
+        )
+
+        def compile() -> None:
+            try:
+                import_module("glassformer.generation.fast.step")
+                compiled_loops.was_compiled()
+                loop.call_soon_threadsafe(self._take_fast_step)
+            except RuntimeError:  # the loop has ended before this
+                return
+
+        self._compiling = threading.Thread(target=compile, name="compiling", daemon=True)
+        self._compiling.start()
+
+    def _take_fast_step(self) -> None:
+        for name in [name for name, loaded in self.loaded.items() if loaded.interim]:
+            self._load(name).add_done_callback(partial(self._tell_failure, name))
+
     def _tell_failure(self, name: str, task: asyncio.Task[Loaded]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._refused[name] = _stamp(self.entries[name].path)
@@ -246,13 +292,28 @@ class Models:
 NOTHING = (0, 0, 0)
 
 
-def _open(path: Path) -> tuple[Run, str]:
+@dataclass(frozen=True)
+class Opened:
+    run: Run
+    weights: str
+    engine: Engine | None
+    interim: bool
+
+
+def _open(path: Path, texts: int, weights: Weights) -> Opened:
+    """All that takes long, on a thread of its own."""
     run = Run(path)
     _ = run.model
     if not run.config.model.patch:
         _ = run.tokenizer, run.source_tokenizer
     seal = find_seal(path)
-    return run, seal.files.get(WEIGHTS, [""])[-1][:12] if seal is not None else ""
+    named = seal.files.get(WEIGHTS, [""])[-1][:12] if seal is not None else ""
+    if run.config.task != "language":
+        return Opened(run, named, None, False)
+    chosen = choose_weights(run.language_model, weights)
+    interim = weights == "auto" and chosen != "open" and not compiled_loops.is_compiled
+    engine = make_engine(run.language_model, texts, weights="open" if interim else chosen)
+    return Opened(run, named, engine, interim)
 
 
 def _stamp(path: Path) -> Stamp:

@@ -17,6 +17,7 @@ import uvicorn
 
 from glassformer.core.errors import Interrupted
 from glassformer.core.process import tune_process
+from glassformer.generation.make import Weights
 from glassformer.serving.address import Names, listen, url_of
 from glassformer.serving.app import make_app
 from glassformer.serving.catalog import Entry, names_of
@@ -39,6 +40,7 @@ class Settings:
     token: str | None = None
     allowed: tuple[str, ...] = ()  # further names of this machine
     budget: int | None = None  # bytes of memory for runs; None: half of what is free
+    weights: Weights = "auto"  # their precision on a CPU
     limits: Limits = field(default_factory=lambda: LIMITS)
 
 
@@ -47,7 +49,7 @@ def serve(entries: Mapping[str, Entry], settings: Settings, say: Say) -> None:
     tune_process()
     sys.setswitchinterval(SWITCH)
     counts, limits = Counts(), settings.limits
-    models = Models(entries, limits, counts, settings.budget, say)
+    models = Models(entries, limits, counts, settings.budget, say, settings.weights)
     names = Names.of(settings.host, settings.allowed)
     guard = make_app(models, names, limits, counts, settings.token, say)
     socket = listen(settings.host, settings.port)

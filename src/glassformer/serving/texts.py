@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from glassformer.core.strict_json import dump_json
 from glassformer.serving.errors import ApiError
 from glassformer.serving.replies import DONE, EventStream, Json, event
 from glassformer.serving.shapes import Shape
@@ -48,10 +49,11 @@ async def _events(
     writing: Writing, shape: Shape, head: dict[str, Any], with_usage: bool
 ) -> AsyncIterator[bytes]:
     """An event for each piece of a text. An error is the last: the other texts of the request end too."""
-    more = {"usage": None} if with_usage else {}
+    # All but the choice is the same in every event, so it is written as JSON once.
+    before = dump_json({**head, **({"usage": None} if with_usage else {})})[:-1] + ', "choices": ['
 
     def chunk(choice: dict[str, Any]) -> bytes:
-        return event({**head, "choices": [choice], **more})
+        return f"data: {before}{dump_json(choice)}]}}\n\n".encode()
 
     openings = [shape.opening(i) for i in range(len(writing.texts))]
     if any(openings):

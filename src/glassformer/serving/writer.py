@@ -29,14 +29,15 @@ class Writer:
     def __init__(
         self,
         name: str,
+        engine: Engine,
         make_engine: Callable[[], Engine],
         queue: int,
         counts: Counts,
         log: Callable[[str], None],
     ):
+        """`make_engine` makes another one, should this one fail."""
         self.name, self.queue, self.counts, self.log = name, queue, counts, log
-        self._make_engine = make_engine
-        self.engine = make_engine()
+        self.engine, self._make_engine = engine, make_engine
         self._loop = asyncio.get_running_loop()
         self._news: dict[Listener, None] = {}  # of this turn; the engine's thread alone touches it
         self._stopping: Exception | None = None
