@@ -96,6 +96,11 @@ def test_every_route_is_guarded(guarded: Local, method: str, path: str) -> None:
     assert ask(**right) in (200, 400)
 
 
+def test_who_is_refused_is_not_listened_to(guarded: Local) -> None:
+    answer = guarded.client.post("/v1/completions", content=b"x" * 100)
+    assert answer.status_code == 401 and answer.headers["connection"] == "close"
+
+
 def test_no_other_site_is_let_in(guarded: Local) -> None:
     """No CORS: a browser is told of no origin that may read, and asks for none in vain."""
     asked = {"origin": "http://evil.example", "access-control-request-method": "POST"}

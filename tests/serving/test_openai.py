@@ -155,6 +155,10 @@ def test_forms(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="regular expression") as refused:
         client.completions.create(model="items", prompt="item", extra_body={"regex": "(["})
     assert refused.value.param == "regex"
+    for place in ("http://127.0.0.1:9/x.json", "file:///etc/passwd"):  # nothing is fetched for a request
+        form = {"type": "json_schema", "json_schema": {"name": "it", "schema": {"$ref": place}}}
+        with pytest.raises(openai.BadRequestError, match="schema cannot be used"):
+            client.completions.create(model="items", prompt="item", extra_body={"response_format": form})
 
 
 def test_embeddings(client: openai.OpenAI, run: gf.Run) -> None:

@@ -1,10 +1,12 @@
 """Errors in OpenAI's form: {"error": {"message", "type", "param", "code"}}, on every route and in streams."""
 
+import traceback
 from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import DiskError, GlassformerError, RunError
 
+LONGEST = 2000  # characters of a message: it may name what was given
 TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -26,7 +28,7 @@ class ApiError(Exception):
         headers: dict[str, str] | None = None,
     ):
         super().__init__(message)
-        self.status, self.message, self.param, self.code = status, message, param, code
+        self.status, self.message, self.param, self.code = status, message[:LONGEST], param, code
         self.headers = dict(headers or {})
         if retry is not None:
             self.headers["retry-after"] = str(retry)
@@ -53,3 +55,9 @@ def as_api_error(error: BaseException, name: str = "", path: Path | None = None)
     return ApiError(
         500, "something went wrong in the server; its own log says what kind of fault it was", code="internal"
     )
+
+
+def fault(error: BaseException) -> str:
+    """What kind of fault it was and where, without its words: they may be the user's."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    return f"Fault in a request: {type(error).__name__}\n{where}".rstrip()

@@ -12,7 +12,6 @@ Only /health is open to whoever has no token, and says nothing but that the serv
 import asyncio
 import hmac
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from hashlib import sha256
@@ -22,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glassformer.serving.address import Names
 from glassformer.serving.counts import Counts
-from glassformer.serving.errors import ApiError
+from glassformer.serving.errors import ApiError, fault
 from glassformer.serving.limits import Limits
 from glassformer.serving.replies import Json
 
@@ -61,7 +60,7 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        began, answer = time.perf_counter(), Answer(send)
+        began, answer, body = time.perf_counter(), Answer(send), None
         self.counts.open.inc()
         try:
             self.check(scope)
@@ -70,6 +69,8 @@ class Guard:
                 scope.setdefault("state", {})["held"] = held
                 await self._work(scope, body, receive, answer)
         except ApiError as error:
+            if body is None:  # who has not been listened to is not to go on talking
+                error.headers.setdefault("connection", "close")
             await answer.refuse(scope, receive, error)
         except Exception as error:
             self.log(fault(error))
@@ -199,12 +200,6 @@ class Answer:
     async def refuse(self, scope: Scope, receive: Receive, error: ApiError) -> None:
         if self.status == 0:
             await Json(error.body, error.status, error.headers)(scope, receive, self.send)
-
-
-def fault(error: BaseException) -> str:
-    """What kind of fault it was and where, without its words: they may be the user's."""
-    where = "".join(traceback.format_tb(error.__traceback__))
-    return f"Fault in a request: {type(error).__name__}\n{where}".rstrip()
 
 
 async def _gone(receive: Receive) -> None:

@@ -45,6 +45,6 @@ def text_bytes(config: Config) -> int:
 
 
 def texts_that_fit(config: Config, path: Path, wanted: int, budget: int) -> int:
-    """How many texts at once a run has room for beside its weights, at least one."""
-    each = text_bytes(config)
-    return wanted if not each else max(1, min(wanted, (budget - weight_bytes(path)) // each))
+    """How many texts at once a run gets room for: within half of the budget, so that others fit too."""
+    each, room = text_bytes(config), min(budget // 2, budget - weight_bytes(path))
+    return wanted if not each else max(1, min(wanted, room // each))

@@ -31,13 +31,14 @@ from glassformer.generation.make import Weights, choose_weights, compiled_loops,
 from glassformer.runs.run import Run
 from glassformer.serving.catalog import Entry, names_of
 from glassformer.serving.counts import Counts
-from glassformer.serving.errors import ApiError, as_api_error
+from glassformer.serving.errors import ApiError, as_api_error, fault
 from glassformer.serving.jobs import Jobs
 from glassformer.serving.limits import Limits
 from glassformer.serving.memory import available, text_bytes, texts_that_fit, weight_bytes
 from glassformer.serving.writer import Writer
 from glassformer.training.checkpoint.run_seal import WEIGHTS, find_seal
 
+LATER = 30.0  # seconds until a run that had no room beside itself is tried again
 LOOK_AGAIN = 1.0  # seconds after which a run's weights are asked for their date again
 Stamp = tuple[int, int, int]  # of a file: what it is, how large, since when
 
@@ -94,6 +95,7 @@ class Models:
         self.loaded: dict[str, Loaded] = {}
         self._retired: list[Loaded] = []  # still used by requests that began on them
         self._loading: dict[str, asyncio.Task[Loaded]] = {}
+        self._coming: dict[str, int] = {}  # the bytes of what is being loaded
         self._looked: dict[str, float] = {}
         self._refused: dict[str, Stamp] = {}  # new weights that could not be loaded
         self.created = {name: _since(entry.path) for name, entry in self.entries.items()}
@@ -123,10 +125,10 @@ class Models:
                 code="wrong_task",
             )
         loaded = self.loaded.get(name)
-        if loaded is None:
-            loaded = await asyncio.shield(self._load(name))
-        elif self._has_changed(loaded) and name not in self._loading:
+        if loaded is not None and self._has_changed(loaded) and name not in self._loading:
             self._load(name).add_done_callback(partial(self._tell_failure, name))
+        while loaded is None or loaded.retired:  # another may have needed its room before we could use it
+            loaded = await asyncio.shield(self._load(name))
         loaded.users += 1
         loaded.used = time.monotonic()
         held.callback(self._release, loaded)
@@ -165,11 +167,18 @@ class Models:
             texts = texts_that_fit(config, entry.path, self.limits.streams, self.budget)
             needed = weight_bytes(entry.path) + texts * text_bytes(config)
             self._make_room(name, needed)
-            self.counts.loaded.labels(name).set(needed)
+            self._coming[name] = needed
             stamp = _stamp(entry.path)
             opened = await asyncio.to_thread(_open, entry.path, texts, self.weights)
+        except ApiError:
+            raise
         except Exception as error:
-            raise as_api_error(error, name, entry.path) from error
+            told = as_api_error(error, name, entry.path)
+            if told.status == 500:
+                self.log(fault(error))
+            raise told from None
+        finally:
+            self._coming.pop(name, None)
         loaded = Loaded(
             name,
             opened.run,
@@ -191,6 +200,7 @@ class Models:
         if before is not None:
             self._retire(before)
         self.loaded[name] = loaded
+        self.counts.loaded.labels(name).set(needed)
         return loaded
 
     def _make_room(self, name: str, needed: int) -> None:
@@ -202,7 +212,7 @@ class Models:
                 f"{_gigabytes(self.budget)}: start it with a larger --memory",
                 code="model_too_large",
             )
-        while self._used() + self._awaited(name) + needed > self.budget:
+        while self._used() + needed > self.budget:
             idle = [loaded for loaded in self.loaded.values() if loaded.users == 0]
             if not idle:
                 raise ApiError(
@@ -217,15 +227,9 @@ class Models:
             self._retire(oldest)
 
     def _used(self) -> int:
-        return sum(loaded.bytes for loaded in [*self.loaded.values(), *self._retired])
-
-    def _awaited(self, name: str) -> int:
-        """What other loads that are under way will take, as far as they are not counted yet."""
-        return sum(
-            weight_bytes(self.entries[other].path)
-            for other in self._loading
-            if other not in (name, *self.loaded)
-        )
+        """By what is loaded, by what waits for its last request, and by what is being loaded."""
+        there = [*self.loaded.values(), *self._retired]
+        return sum(loaded.bytes for loaded in there) + sum(self._coming.values())
 
     def _retire(self, loaded: Loaded) -> None:
         """It takes no new requests, and goes when its last one is over."""
@@ -280,11 +284,18 @@ class Models:
         self._compiling.start()
 
     def _take_fast_step(self) -> None:
+        """Reload who waits for it; who has no room for that just now, later."""
+
+        def again(task: asyncio.Task[Loaded]) -> None:
+            if not task.cancelled() and task.exception() is not None:
+                task.get_loop().call_later(LATER, self._take_fast_step)
+
         for name in [name for name, loaded in self.loaded.items() if loaded.interim]:
-            self._load(name).add_done_callback(partial(self._tell_failure, name))
+            self._load(name).add_done_callback(again)
 
     def _tell_failure(self, name: str, task: asyncio.Task[Loaded]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and getattr(error, "code", None) != "no_memory":
             self._refused[name] = _stamp(self.entries[name].path)
             self.log(f"{name} has new weights that cannot be loaded; the old ones are served on. {error}")
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from glassformer.generation.request import Ending, Handle, Written
 from glassformer.generation.stream import Text
 from glassformer.serving.asked import Wanted
-from glassformer.serving.errors import ApiError, as_api_error
-from glassformer.serving.guard import fault
+from glassformer.serving.errors import ApiError, as_api_error, fault
 from glassformer.serving.limits import Limits
 from glassformer.serving.models import Loaded
 from glassformer.tokenizers.tokenizer import Decoding, Tokenizer
