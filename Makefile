@@ -4,7 +4,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test check format bench bench-tokenizer bench-look test-tokenizer test-peers test-long test-faults depth length tokenizers busy first-words defaults docs clean
+.PHONY: help install dev demo test check format bench bench-tokenizer bench-look test-tokenizer test-peers test-long test-faults test-serve depth length tokenizers busy first-words defaults docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -79,6 +79,9 @@ test-long: .venv/.installed-dev  ## the few tests that take a minute each
 test-faults: .venv/.installed-dev  ## 200 kills, 50 terminations, 50 killed ranks, 1,000 flipped bits, 2,000 damaged files; an hour
 	GLASSFORMER_KILLS=200 GLASSFORMER_TERMS=50 GLASSFORMER_FLIPS=1000 GLASSFORMER_RANK_KILLS=50 GLASSFORMER_CACHE_FLIPS=1000 GLASSFORMER_FUZZ=2000 \
 	  $(BIN)/python -m pytest -n 2 -s tests/faults
+
+test-serve: .venv/.installed-dev  ## the server at length: 64 streams and 16 slow clients for 10 minutes, 50,000 made-up requests; 40 minutes
+	GLASSFORMER_SOAK_SECONDS=600 GLASSFORMER_SCHEMATHESIS=50000 $(BIN)/python -m pytest -s tests/serving
 
 depth: .venv/.installed  ## how deep a stack can be trained, with which norms; half an hour on a CPU
 	$(BIN)/python benchmarks/depth.py

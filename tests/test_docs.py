@@ -73,6 +73,9 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
     (tmp_path / "crawl" / "a.jsonl").write_text(rows.replace("says", "claims"))
     lines = "\n".join(blocks(ROOT / page, "sh")).replace("\\\n", " ").splitlines()
     commands = [line.split("   #")[0].strip() for line in lines if line.startswith("glassformer ")]
+    commands = [
+        c for c in commands if not c.endswith("&")
+    ]  # a server; tests/serving asks it what the page does
     assert len(commands) >= 5
     data = Path(os.environ.get("GLASSFORMER_DATA", ROOT.parent / "shared" / "data"))
     environment = {**os.environ, "GLASSFORMER_DATA": str(data)}

@@ -66,6 +66,8 @@ CASES: list[tuple[list[str], int, str]] = [
     (["tokenizer", "encode", "no.json", "text"], 1, "there is no tokenizer file 'no.json'"),
     (["tokenizer", "train", "no.txt", "--out", "t.json"], 1, "there is no file, folder or data set"),
     (["why", "residual"], 2, "Did you mean 'residuals'?"),
+    (["serve", "runs/min"], 1, "Did you mean 'runs/mine'?"),
+    (["serve", "runs/mine", "--host", "0.0.0.0"], 2, "there has to be a token"),
     # what is there already, or is something else
     (["train", "one.txt", "--out", "runs/mine"], 1, "runs/mine exists already"),
     (["train", "one.txt", "--out", "two.txt"], 1, "two.txt is a file"),

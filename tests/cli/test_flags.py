@@ -108,6 +108,9 @@ def test_commands_and_flags_are_a_decision() -> None:
         ),
         "why": sorted(["LESSON", "RUN", "--plots", "--json"]),
         "plan": sorted(["RECIPE", "--gpu", "--gpus", "--tokens", "--price", "--set", "--json"]),
+        "serve": sorted(
+            ["RUNS", "--host", "--port", "--token", "--allow-host", "--memory", "--weights", "--limit"],
+        ),
         "doctor": sorted(["--device", "--json"]),
         "import": sorted(["FOLDER", "RUN", "--json"]),
         "bench cost": sorted(["--longest", "--widest", "--plots", "--device", "--json"]),

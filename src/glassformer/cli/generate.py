@@ -145,7 +145,7 @@ def generate(
         "frequency_penalty": frequency_penalty or 0.0,
     }
     check_drawing(**settings)
-    precision = _parse_weights(weights)
+    precision = parse_weights(weights)
     settings["bias"] = _parse_bias(bias or [])
     check_task_of(run, ("language",), "language")
     if draft is not None:
@@ -216,7 +216,7 @@ def generate(
         watched.put()
 
 
-def _parse_weights(given: str) -> "Weights":
+def parse_weights(given: str) -> "Weights":
     for known in ("auto", "open", "f32", "bf16", "int8"):
         if given == known:
             return known

@@ -25,6 +25,7 @@ from glassformer.cli.generate import generate_app
 from glassformer.cli.look import look_app
 from glassformer.cli.opening import RunPath, check_task_of, open_run
 from glassformer.cli.plan import plan_app
+from glassformer.cli.serve import serve_app
 from glassformer.cli.tokenizer import tokenizer_app
 from glassformer.cli.use import use_app
 from glassformer.cli.why import why_app
@@ -65,6 +66,7 @@ app.add_typer(look_app)
 app.add_typer(why_app)
 app.add_typer(doctor_app)
 app.add_typer(plan_app)
+app.add_typer(serve_app)
 app.add_typer(tokenizer_app, name="tokenizer")
 app.add_typer(bench_app, name="bench")
 
