@@ -17,6 +17,7 @@ Letters: R rows, C columns of a weight, N outputs.
 import numba as nb
 
 from glassformer.generation.fast.kernels.vector import (
+    LINE,
     WIDTH,
     fill,
     fma,
@@ -30,7 +31,7 @@ from glassformer.generation.fast.kernels.vector import (
     prefetch,
     put,
     store_part,
-    store_quarter,
+    store_some,
     total,
     totals_8,
     totals_16,
@@ -39,11 +40,12 @@ from glassformer.generation.fast.kernels.vector import (
 # Kinds of weights, as the walk knows them by number, and bytes of each.
 FLOAT32, BFLOAT16, INT8 = range(3)
 SIZES = (4, 2, 1)
-NEAR = 1 << 15  # bytes that may be fetched ahead without driving out what is still needed
-LINE = 64  # bytes that memory is read in
+AHEAD = 16  # rows of a weight that are asked for before they are read
 
 
 def _make(load_weights, load_last, size):
+    lines = 8 * WIDTH * size // LINE  # that eight rows have in sixteen columns
+
     @inlined
     def one_by_one(out, x, w, C):
         """One sum."""
@@ -58,14 +60,12 @@ def _make(load_weights, load_last, size):
     @inlined
     def one_by_eight(out, x, w, C):
         """Eight sums of one row. Rows of a weight are short for the processor to see where reading goes on,
-        so the next eight are asked for, line by line, while these are added up."""
+        so later ones are asked for, line by line, while these are added up."""
         zero = fill(0.0)
         a, b, c, d, e, f, g, h = zero, zero, zero, zero, zero, zero, zero, zero
         whole = C - C % WIDTH
-        ahead = w + 8 * C * size if 8 * C * size <= NEAR else w
         for i in range(0, whole, WIDTH):
-            for line in range(8 * WIDTH * size // LINE):
-                prefetch(ahead + 8 * size * i + LINE * line)
+            prefetch(w + size * (AHEAD * C + 8 * i), lines)
             row = load(x, i)
             a = fma(load_weights(w, i), row, a)
             b = fma(load_weights(w, i + C), row, b)
@@ -85,7 +85,7 @@ def _make(load_weights, load_last, size):
             f = fma(load_last(w + 5 * C * size, whole, C), row, f)
             g = fma(load_last(w + 6 * C * size, whole, C), row, g)
             h = fma(load_last(w + 7 * C * size, whole, C), row, h)
-        store_part(out, 0, 8, totals_8(a, b, c, d, e, f, g, h))
+        store_some(out, 0, totals_8(a, b, c, d, e, f, g, h), 0, 8)
 
     @inlined
     def four_by_four(out, N, x, X, w, C):
@@ -110,10 +110,10 @@ def _make(load_weights, load_last, size):
             y = load_weights(w, i + 3 * C) if i + WIDTH <= C else load_last(w + 3 * C * size, i, C)
             a3, b3, c3, d3 = fma(y, p, a3), fma(y, q, b3), fma(y, r, c3), fma(y, s, d3)
         sums = totals_16(a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3)
-        store_quarter(out, 0, 0, sums)
-        store_quarter(out, N, 1, sums)
-        store_quarter(out, 2 * N, 2, sums)
-        store_quarter(out, 3 * N, 3, sums)
+        store_some(out, 0, sums, 0, 4)
+        store_some(out, N, sums, 4, 4)
+        store_some(out, 2 * N, sums, 8, 4)
+        store_some(out, 3 * N, sums, 12, 4)
 
     @nb.njit(nogil=True)
     def products_of_row(out, x, w, C, N):

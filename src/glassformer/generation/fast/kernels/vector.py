@@ -19,6 +19,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 WIDTH = 16
+LINE = 64  # bytes that memory is read in
 inlined = nb.njit(inline="always")  # what is written out where it is called, and compiled with the caller
 instruction: Any = intrinsic  # what is called without the `typing` that it is written with
 
@@ -218,33 +219,36 @@ def store_part(typing, start, i, n, x):
 
 
 @instruction(prefer_literal=True)
-def store_quarter(typing, start, i, quarter, x):
-    """Four lanes of x, the quarter of this number (written as a number, not computed), from number i on."""
-    which = quarter.literal_value
+def store_some(typing, start, i, x, first, count):
+    """So many lanes of x from lane `first` on (both constants) become the numbers from i on."""
+    some = _places(list(range(first.literal_value, first.literal_value + count.literal_value)))
 
     def generate(context, builder, signature, args):
-        four = ir.Constant(ir.VectorType(_INT, 4), list(range(4 * which, 4 * which + 4)))
-        some = builder.shuffle_vector(args[3], args[3], four)
-        place = _pointer(builder, args[0], args[1], _FLOAT, some.type)
-        builder.store(some, place).align = 4
+        x = builder.shuffle_vector(args[2], args[2], some)
+        builder.store(x, _pointer(builder, args[0], args[1], _FLOAT, x.type)).align = 4
         return context.get_dummy_value()
 
-    return types.none(address, number, quarter, lanes), generate
+    return types.none(address, number, lanes, first, count), generate
 
 
-@instruction
-def prefetch(typing, place):
-    """Say that what lies at this address, in bytes, will be read soon; it need not be there at all."""
+@instruction(prefer_literal=True)
+def prefetch(typing, start, lines):
+    """Say that so many lines (a constant) from an address on will be read; they need not even be there.
+
+    They are fetched half the way, into the second nearest memory: many can be on their way there at once.
+    """
 
     def generate(context, builder, signature, args):
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, _INT, _INT, _INT])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        read, soon, data = (ir.Constant(_INT, x) for x in (0, 3, 1))
-        builder.call(function, [builder.inttoptr(args[0], byte), read, soon, data])
+        read, second, data = (ir.Constant(_INT, x) for x in (0, 2, 1))
+        for line in range(lines.literal_value):
+            place = builder.add(args[0], ir.Constant(_LONG, LINE * line))
+            builder.call(function, [builder.inttoptr(place, byte), read, second, data])
         return context.get_dummy_value()
 
-    return types.none(address), generate
+    return types.none(address, lines), generate
 
 
 # Arithmetic
