@@ -18,9 +18,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from glassformer.core.cores import cores
 from glassformer.data.datasets import open_corpus
 from glassformer.data.shards import tokenize
-from glassformer.tokenizers.fast.feed import cores
 from glassformer.tokenizers.load import train_tokenizer
 
 DOCUMENT = 3000  # bytes, about

@@ -68,6 +68,16 @@ def test_how_likely_and_how_drawn(runs: dict[str, str]) -> None:
     assert generate(runs["large"], *options, "--probs").stdout.count("%") == 24
 
 
+def test_draws_are_those_of_the_text_also_with_a_form(runs: dict[str, str]) -> None:
+    told = found(
+        runs["bytes"], "item", "--draws", "--regex", "[0-9]{6}", "--seed", "1", "--frequency-penalty", "2"
+    )
+    assert "".join(row["text"] for row in told["draws"][:6]) == told["texts"][0]
+    assert all(row["left"] <= 10 for row in told["draws"][:6])
+    short = generate(runs["bytes"], "item", "--regex", "[0-9]{30}", "--tokens", "5", "--seed", "1")
+    assert "before the form was complete" in short.stderr
+
+
 def test_penalties_reach_the_text(runs: dict[str, str]) -> None:
     free = found(runs["bytes"], "item", "--greedy", "--tokens", "20")["texts"][0]
     once = found(runs["bytes"], "item", "--greedy", "--tokens", "20", "--presence-penalty", "100")["texts"][0]
@@ -84,6 +94,10 @@ def test_penalties_reach_the_text(runs: dict[str, str]) -> None:
         (["--regex", "[a"], "cannot be used"),
         (["--regex", "a", "--json-schema", "no.json"], "cannot be read"),
         (["--probs", "--draws"], "choose one"),
+        (["--draws", "--n", "2"], "one text"),
+        (["--draft", "small", "--probs"], "leave it out"),
+        (["--draft", "small", "--presence-penalty", "1"], "leave it out"),
+        (["--bias", "9999=1"], "outside the vocabulary"),
         (["--presence-penalty", "1000"], "expected"),
         (["--beams", "2", "--regex", "a"], "beam search"),
         (["--beams", "2", "--draft", "large"], "beam search"),

@@ -13,9 +13,10 @@ from glassformer.core.errors import GlassformerError, UsageError
 from glassformer.generation.engine import Engine
 from glassformer.generation.open_step import OpenStep, StateStep, open_step
 from glassformer.generation.pages import SIZE
-from glassformer.generation.request import Ending, Request
+from glassformer.generation.request import Ending, Handle, Request
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.step import Piece
+from glassformer.models.tap import Tap, off
 from tests.conftest import tiny_model
 from tests.generation.writing import GREEDY, Told, plainly, run, write
 from tests.models.families import FAMILIES, ids, make
@@ -77,8 +78,8 @@ def test_requests_may_come_and_go_at_any_time(data: st.DataObject) -> None:
     engine = Engine(step, rows=data.draw(st.integers(1, 4)), chunk=data.draw(st.integers(1, 20)))
     told: list[tuple[Told, list[int], int, Sampler]] = []
     for number in range(data.draw(st.integers(1, 6))):
-        text = prompt(data.draw(st.integers(1, 38)), seed=data.draw(st.integers(0, 1)))
-        tokens, sampler = data.draw(st.integers(1, 30)), Sampler(seed=number)
+        text = prompt(data.draw(st.integers(1, 60)), seed=data.draw(st.integers(0, 1)))
+        tokens, sampler = data.draw(st.integers(1, 50)), Sampler(seed=number)
         told.append((Told(engine, text, tokens, sampler), text, tokens, sampler))
         for _ in range(data.draw(st.integers(0, 12))):
             engine.turn()
@@ -174,6 +175,84 @@ def test_a_step_that_goes_wrong_for_one_text_ends_that_one() -> None:
         assert told[i].ids == (want[: want.index(7) + 1] if 7 in want[:-1] else want)
 
 
+def test_a_fault_that_passes_changes_no_text() -> None:
+    """Also of texts that have slid already: they go on from where they stood."""
+
+    class Stumbles(OpenStep):
+        calls = 0
+
+        def choose(self, pieces: Sequence[Piece], *drawing: object) -> list[int]:
+            self.calls += len(pieces) == 3
+            if len(pieces) == 3 and self.calls in (15, 25):
+                raise RuntimeError("just now")
+            return super().choose(pieces, *drawing)  # type: ignore[arg-type]
+
+    model = tiny_model(context=12)
+    engine = Engine(Stumbles(model, 40))
+    told = [Told(engine, prompt(n), 40, Sampler(seed=n)) for n in (3, 5, 11)]
+    run(engine)
+    assert isinstance(engine.step, Stumbles) and engine.step.calls > 25
+    for one, n in zip(told, (3, 5, 11), strict=True):
+        assert one.handle.error is None and one.ids == plainly(model, prompt(n), 40, Sampler(seed=n))
+
+
+def test_a_text_that_must_not_slide_ends_also_when_it_had_to_wait() -> None:
+    model = tiny_model(context=40)
+    engine = Engine(OpenStep(model, 5))
+    told = [Told(engine, prompt(17 + n), 60, Sampler(seed=n), slides=False) for n in range(4)]
+    run(engine)
+    for n, one in enumerate(told):
+        assert one.handle.ending is Ending.FULL and len(one.tokens) == 40 - (17 + n) + 1
+        assert one.ids == plainly(model, prompt(17 + n), len(one.tokens), Sampler(seed=n))
+
+
+def test_whatever_listeners_do_the_others_go_on() -> None:
+    model = tiny_model(context=12)
+    engine, ended = Engine(open_step(model, 4)), list[Ending | None]()
+
+    def breaks(handle: Handle) -> None:
+        ended.append(handle.ending)
+        raise RuntimeError("nobody is there")
+
+    def no_tap(start: int) -> Tap:
+        if start:
+            raise RuntimeError("no second tap")
+        return off
+
+    told = [
+        Told(engine, prompt(3), 4, on_end=breaks),
+        Told(engine, prompt(4), 30, on_end=breaks),
+        Told(engine, prompt(3), 30, new_tap=no_tap),
+        Told(engine, prompt(5), 20),
+    ]
+    for _ in range(3):
+        engine.turn()
+    told[1].handle.cancel()
+    run(engine)
+    assert sorted(map(str, ended)) == ["cancelled", "length"]
+    assert told[2].handle.ending is Ending.FAILED and "no second tap" in str(told[2].handle.error)
+    assert told[3].ids == plainly(model, prompt(5), 20)
+
+
+def test_scores_that_are_no_numbers_end_their_text_alone() -> None:
+    """Also what they leave behind in the pages does not reach others."""
+    model = tiny_model(context=64)
+    engine = Engine(open_step(model, 3))
+
+    def poison(start: int) -> Tap:
+        return lambda site, x: x * float("nan") if site in ("0.k", "0.v", "1.v") else x
+
+    bad = Told(engine, prompt(20), 9, new_tap=poison)
+    run(engine)
+    assert bad.handle.ending is Ending.FAILED and "no numbers" in str(bad.handle.error) and not bad.tokens
+    told = [
+        Told(engine, prompt(n, 3), 12, Sampler(seed=n)) for n in (2, 30)
+    ]  # a short text beside a long one
+    run(engine)
+    for one, n in zip(told, (2, 30), strict=True):
+        assert one.ids == plainly(model, prompt(n, 3), 12, Sampler(seed=n))
+
+
 def test_endings() -> None:
     model = tiny_model(context=12)
     free = plainly(model, prompt(3), 20)
@@ -263,11 +342,28 @@ def test_other_threads_bring_requests() -> None:
         assert one.ids == plainly(model, prompt(3), 12, Sampler(seed=seed))
 
 
+def test_threads_may_turn_one_engine() -> None:
+    model = tiny_model(context=64)
+    engine, written = Engine(open_step(model, 4)), dict[int, list[int]]()
+
+    def write_one(seed: int) -> None:
+        ids: list[int] = []
+        engine.write(Request(prompt(3), 30, Sampler(seed=seed), on_token=lambda token: ids.append(token.id)))
+        written[seed] = ids
+
+    threads = [threading.Thread(target=write_one, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert written == {seed: plainly(model, prompt(3), 30, Sampler(seed=seed)) for seed in range(6)}
+
+
 def test_everything_can_be_ended() -> None:
     engine = Engine(open_step(tiny_model()), rows=1)
     told = [Told(engine, prompt(3), 50) for _ in range(3)]
     engine.turn()
-    Told(engine, prompt(2), 5)
+    told.append(Told(engine, prompt(2), 5))
     engine.end_all(GlassformerError("closing"))
     assert len(engine) == 0 and all(one.handle.ending is Ending.FAILED for one in told)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from glassformer.core.errors import UsageError
 from glassformer.generation.noise import gumbel, key_of
-from glassformer.generation.sampling import Said, Sampler, choose, stages
+from glassformer.generation.sampling import Said, Sampler, choose, stages, weigh
 from glassformer.generation.stream import TextStream
 from glassformer.tokenizers.bpe_tokenizer import BPE
 from glassformer.tokenizers.tokenizer import Byte
@@ -85,7 +85,7 @@ def test_the_stages_of_a_choice_lead_to_it(
     values: list[float], seed: int, k: int | None, p: float | None
 ) -> None:
     logits, sampler = torch.tensor(values), Sampler(0.7, top_k=k, top_p=p, seed=seed, bias={1: 2.0})
-    shown = stages(logits, sampler, 4, Said())
+    shown = stages(logits, weigh(logits, sampler, Said()), sampler, 4)
     assert float(shown.weighed[1]) == pytest.approx(values[1] + 2.0, abs=1e-5)
     torch.testing.assert_close(shown.tempered, shown.weighed / 0.7)
     assert shown.chosen == int(choose(shown.weighed[None], [sampler], [4])) == int(shown.noisy.argmax())

@@ -52,8 +52,6 @@ def test_what_was_used_longest_ago_goes_first() -> None:
     pages.share(0)  # used again, so it is the newer one
     pages.release(0)
     assert pages.take() == 1 and pages.find(chain(b"", [1])) is None and pages.find(chain(b"", [0])) == 0
-    pages.clear()
-    assert pages.find(chain(b"", [0])) is None and pages.available == 1
 
 
 def test_a_fork_is_a_text_of_its_own() -> None:

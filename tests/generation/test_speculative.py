@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from glassformer.core.errors import UsageError
 from glassformer.generation.engine import Engine
 from glassformer.generation.open_step import OpenStep, open_step
+from glassformer.generation.request import Ending
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.speculative import SpeculativeEngine
 from glassformer.models.build import Decoder
@@ -78,6 +79,42 @@ def test_wishes_are_kept_and_marks_end_a_text() -> None:
     run(engine)
     assert end.ids == free[: free.index(free[5]) + 1]
     assert likeliest.ids == free and all(token.log_prob is not None for token in likeliest.tokens)
+
+
+def test_without_room_for_guesses_a_text_is_written_all_the_same() -> None:
+    model = tiny_model(context=40)
+    for pages, draft_pages in ((5, 12), (12, 5), (4, 4)):
+        engine = SpeculativeEngine(
+            OpenStep(model, pages), OpenStep(near(model, 0.02, context=40), draft_pages)
+        )
+        told = [Told(engine, ids(n, seed=n).tolist(), 45, Sampler(seed=n)) for n in (3, 20)]
+        run(engine)
+        for one, n in zip(told, (3, 20), strict=True):
+            assert one.handle.error is None
+            assert one.ids == plainly(model, ids(n, seed=n).tolist(), 45, Sampler(seed=n))
+
+
+def test_a_draft_that_fails_and_a_reader_that_leaves() -> None:
+    class Fails(OpenStep):
+        def choose(self, *arguments: object) -> list[int]:
+            raise RuntimeError("no guess")
+
+    model = tiny_model(context=40)
+    engine = SpeculativeEngine(open_step(model, 2), Fails(near(model, 0.0, context=40), 12))
+    told = Told(engine, [1, 2], 20)
+    run(engine)
+    assert told.ids == plainly(model, [1, 2], 20) and told.handle.error is None
+    engine = SpeculativeEngine(open_step(model, 2), open_step(near(model, 0.0, context=40), 2))
+    seen: list[object] = []
+
+    def leave(token: object) -> None:
+        seen.append(token)
+        if len(seen) == 7:
+            leaves.handle.cancel()
+
+    leaves = Told(engine, [1, 2], 30, on_token=leave)
+    run(engine)
+    assert leaves.handle.ending is Ending.CANCELLED and len(seen) == 7
 
 
 def test_drafts_that_cannot_be_are_refused() -> None:

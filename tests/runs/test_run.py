@@ -73,6 +73,34 @@ def test_other_text_is_measured_whole(run: gf.Run, tmp_path: Path) -> None:
         run.evaluate(stride=17)
 
 
+def test_changed_weights_write_another_text(run: gf.Run) -> None:
+    """What was read with the old ones is not taken for theirs."""
+    mine, prompt = gf.load(run.path), "item 3 follows item 2, and then comes "
+    before = mine.generate(prompt, 20, temperature=0)
+    with torch.no_grad():
+        mine.language_model.unembedding.weight.mul_(-1)
+        for block in mine.language_model.stack.blocks:
+            block.mlp.up.weight.mul_(-1)  # type: ignore[union-attr]
+    after = mine.generate(prompt, 20, temperature=0)
+    assert after != before and after == mine.generate(prompt, 20, temperature=0, cached=False)
+
+
+def test_a_text_is_scored_begun_and_ended_at_the_context(run: gf.Run) -> None:
+    scored = run.score("item 3", likeliest=2)
+    assert scored[0].log_prob is None and all(len(token.likeliest) == 2 for token in scored[1:])
+    assert "".join(run.tokenizer.decode([t.id], specials=False) for t in scored) == "item 3"
+    texts: list = []
+    for _ in run.stream(
+        "item ", 30, sampler=gf.Sampler(seed=1), forced="99 is", slides=False, on_text=texts.extend
+    ):
+        pass
+    assert texts[0].text.startswith("99 is") and texts[0].handle.ending == "full"
+    with pytest.raises(UsageError, match="leave one of the two out"):
+        run.generate("item", 5, cached=False, weights="f32")
+    with pytest.raises(UsageError, match="no precision"):
+        run.rounded("auto")
+
+
 def test_it_talks(run: gf.Run) -> None:
     texts = run.generate("item 3 ", 40, n=3, seed=1, temperature=1.5)
     assert len(texts) == 3 and len(set(texts)) == 3

@@ -11,9 +11,9 @@ from glassformer.core.errors import UsageError
 
 if TYPE_CHECKING:
     from glassformer.generation.make import Weights
-    from glassformer.generation.sampling import Sampler, Stages
+    from glassformer.generation.request import Choice
+    from glassformer.generation.sampling import Sampler
     from glassformer.generation.stream import Text
-    from glassformer.runs.run import Run
     from glassformer.tokenizers.tokenizer import Tokenizer
 
 OTHERS = 3  # likely tokens that are shown beside the one that was written
@@ -133,6 +133,8 @@ def generate(
         raise UsageError("--greedy always takes the best token: leave out what is said about drawing")
     if probs and draws:
         raise UsageError("--probs and --draws are two tables of the same text: choose one")
+    if draws and n > 1:
+        raise UsageError("--draws shows how one text was drawn: leave --n out")
     chosen = (0.0 if greedy else 0.8) if temperature is None else temperature
     settings: dict[str, Any] = {
         "temperature": chosen,
@@ -166,7 +168,7 @@ def generate(
 
     sampler = Sampler(**settings).with_seed()
     written: list[Text] = []
-    watched = _Watched(sampler, opened, prompt) if draws else None
+    watched = _Watched(sampler, opened.tokenizer) if draws else None
     parts = opened.stream(
         prompt,
         tokens,
@@ -178,7 +180,7 @@ def generate(
         draft=None if draft is None else open_run(draft),
         weights=precision,
         likeliest=OTHERS if probs else None,
-        on_scores=None if watched is None else watched.take,
+        on_choice=None if watched is None else watched.take,
         on_text=written.extend,
     )
     if n == 1 and not json_:  # on the terminal as it is written
@@ -190,11 +192,11 @@ def generate(
         console.phase("Writing")
         for _ in parts:
             pass
-    cut = bool(stops) and not all(text.ended for text in written)
+    held = bool(stops) or regex is not None or schema is not None
+    cut = held and not all(text.ended for text in written)
     if cut:
-        console.note(
-            f"Note: ended by --tokens {tokens} before the text of --stop came; more tokens write on."
-        )
+        awaited = "the text of --stop came" if stops else "the form was complete"
+        console.note(f"Note: ended by --tokens {tokens} before {awaited}; more tokens write on.")
     texts = [text.text for text in written]
     if json_:
         found = {"prompt": prompt, "texts": texts, "seed": sampler.seed, "unseen": unseen, "cut": cut}
@@ -203,7 +205,7 @@ def generate(
                 [_as_json(opened.tokenizer, token) for token in text.tokens] for text in written
             ]
         if watched is not None:
-            found["draws"] = watched.as_json()
+            found["draws"] = watched.rows
         console.put_json(found)
         return
     for number, text in enumerate(texts if n > 1 else (), start=1):
@@ -276,44 +278,34 @@ def _as_json(tokenizer: "Tokenizer", token: Any) -> dict[str, Any]:
 class _Watched:
     """How the tokens of a text were chosen, stage by stage."""
 
-    def __init__(self, sampler: "Sampler", run: "Run", prompt: str):
-        from glassformer.generation.sampling import Said
-        from glassformer.generation.stream import prompt_ids
+    def __init__(self, sampler: "Sampler", tokenizer: "Tokenizer"):
+        self.sampler, self.tokenizer = sampler, tokenizer
+        self.rows: list[dict[str, Any]] = []
 
-        self.sampler, self.tokenizer = sampler, run.tokenizer
-        ids = prompt_ids(run.tokenizer, run.as_read(prompt))
-        self.said, self.at = Said(frozenset(ids)), len(ids)
-        self.seen: list[Stages] = []
-
-    def take(self, scores: Any) -> None:
+    def take(self, choice: "Choice") -> None:
+        """Probabilities of the token at each stage, and what came second."""
         from glassformer.generation.sampling import stages
 
-        shown = stages(scores, self.sampler, self.at + len(self.seen), self.said)
-        self.said.written[shown.chosen] += 1
-        self.seen.append(shown)
-
-    def _row(self, shown: "Stages") -> dict[str, Any]:
-        """Probabilities of the token that was drawn at each stage, and what came second."""
-        shares = {
-            name: float(getattr(shown, name).softmax(-1)[shown.chosen]) for name in ("raw", "tempered", "cut")
-        }
-        best = shown.noisy.topk(min(2, len(shown.noisy))).indices.tolist()
-        return {
-            "id": shown.chosen,
-            "text": self.tokenizer.decode([shown.chosen]),
-            **shares,
-            "left": int(shown.cut.isfinite().sum()),
-            "second": self.tokenizer.decode([best[-1]]),
-        }
-
-    def as_json(self) -> list[dict[str, Any]]:
-        return [self._row(shown) for shown in self.seen]
+        shown = stages(choice.raw, choice.weighed, self.sampler, choice.position)
+        stage = {"raw": shown.raw, "tempered": shown.tempered, "cut": shown.cut}
+        left = int(shown.cut.isfinite().sum())
+        second = shown.noisy.topk(2).indices.tolist()[1] if left > 1 else None
+        self.rows.append(
+            {
+                "id": choice.token,
+                "text": self.tokenizer.decode([choice.token]),
+                **{name: float(scores.softmax(-1)[choice.token]) for name, scores in stage.items()},
+                "left": left,
+                "second": None if second is None else self.tokenizer.decode([second]),
+            }
+        )
 
     def put(self) -> None:
         from glassformer.cli.tokens import shown as readable
 
         console.put(f"  {'token':18}{'raw':>8}{'tempered':>10}{'cut':>8}{'left':>7}   nearly drawn")
-        for row, stage in zip(self.as_json(), self.seen, strict=True):
-            name = readable(self.tokenizer.token_bytes(stage.chosen))
+        for row in self.rows:
+            name = readable(self.tokenizer.token_bytes(row["id"]))
             shares = f"{row['raw']:8.1%}{row['tempered']:10.1%}{row['cut']:8.1%}{row['left']:7}"
-            console.put(f"  {name:18}{shares}   {row['second']!r}")
+            second = "" if row["second"] is None else repr(row["second"])
+            console.put(f"  {name:18}{shares}   {second}")

@@ -26,9 +26,8 @@ from torch import Tensor
 
 from glassformer.core.errors import GlassformerError, UsageError
 from glassformer.generation import sampling
-from glassformer.generation.pages import SIZE
 from glassformer.generation.plain import start_of
-from glassformer.generation.request import Ending, Handle, Request, Written
+from glassformer.generation.request import Choice, Ending, Handle, Request, Written
 from glassformer.generation.sampling import Said
 from glassformer.generation.step import Piece, Slot, Step
 from glassformer.models.tap import Tap, off
@@ -52,7 +51,7 @@ class Row:
         self.scored: list[Written] = []  # tokens of the prompt, where they are wanted
         self.scores_prompt = self.request.scores_prompt  # until they have been told
         request = self.request
-        special = (self.said, request.constraint, request.new_tap, request.likeliest, request.on_scores)
+        special = (self.said, request.constraint, request.new_tap, request.likeliest, request.on_choice)
         self.is_plain = not self.request.forced and all(wish is None for wish in special)
 
     @property
@@ -68,7 +67,7 @@ class Row:
 
 
 class Engine:
-    """Texts from one model. `submit` and `Handle.cancel` are for any thread, `turn` for one at a time."""
+    """Texts from one model, for any number of threads: whoever turns it moves all of them on."""
 
     def __init__(self, step: Step, *, rows: int = ROWS, chunk: int = CHUNK):
         self.step, self.rows, self.chunk = step, rows, chunk
@@ -76,6 +75,7 @@ class Engine:
         self.waiting: deque[Row] = deque()
         self._inbox: deque[Row] = deque()  # what other threads have brought
         self._came = threading.Event()
+        self._turning = threading.RLock()
 
     def __len__(self) -> int:
         """Texts that are here: written, waiting, just brought."""
@@ -103,21 +103,23 @@ class Engine:
 
     def turn(self) -> bool:
         """One step; whether there is more to do."""
-        self._came.clear()
-        while self._inbox:
-            self.waiting.append(self._inbox.popleft())
-        self._drop_cancelled()
-        self._admit()
-        self._read()
-        self._write()
-        return len(self) > 0
+        with self._turning:
+            self._came.clear()
+            while self._inbox:
+                self.waiting.append(self._inbox.popleft())
+            self._drop_cancelled()
+            self._admit()
+            self._read()
+            self._write()
+            return len(self) > 0
 
     def end_all(self, error: Exception | None = None) -> None:
         """End everything that is there, for good."""
-        while self._inbox:
-            self.waiting.append(self._inbox.popleft())
-        for row in [*self.running, *self.waiting]:
-            self._end(row, Ending.CANCELLED if error is None else Ending.FAILED, error)
+        with self._turning:
+            while self._inbox:
+                self.waiting.append(self._inbox.popleft())
+            for row in [*self.running, *self.waiting]:
+                self._end(row, Ending.CANCELLED if error is None else Ending.FAILED, error)
 
     # 1 admit
 
@@ -126,29 +128,27 @@ class Engine:
             self._end(row, Ending.CANCELLED)
 
     def _admit(self) -> None:
-        while self.waiting and len(self.running) < self.rows:
-            row = self.waiting[0]
-            if self._is_read_by_another(row):
+        for row in list(self.waiting):
+            if len(self.running) >= self.rows:
                 return
+            if self._is_read_by_another(row):
+                continue
             try:
                 self._open(row)
             except Exception as error:  # a tap that cannot be made, a step that cannot be opened
-                self.waiting.popleft()
                 self._end(row, Ending.FAILED, error)
+            if row.slot is None:
                 continue
-            assert row.slot is not None
             if not self.step.reserve(row.slot, row.unread):
                 self._close(row)
                 if self.running:
                     return
-                self.waiting.popleft()
                 self._end(row, Ending.FAILED, no_room())
                 continue
-            self.waiting.popleft()
-            row.handle.shared = max(row.handle.shared, row.slot.length)
+            self.waiting.remove(row)
             self.running.append(row)
-            if row.request.tokens == 0 and not row.scores_prompt:
-                self._end(row, Ending.LENGTH)
+            if row.handle.written == 0:
+                row.handle.shared = row.slot.length
 
     def _is_read_by_another(self, row: Row) -> bool:
         """Whether the beginning of this text is just being read for another: that is worth the wait."""
@@ -158,12 +158,17 @@ class Engine:
             and other.slot.shares
             and _shares(row.request)
             and other.start == 0
-            and _common(row.ids, other.ids) >= other.slot.length + SIZE
+            and _common(row.ids, other.ids) >= other.slot.length + self.step.size
             for other in self.running
         )
 
     def _open(self, row: Row) -> None:
-        row.start = start_of(len(row.ids), self.step.limit)
+        """A slot for a text, from where it stands; one that is full slides, or ends."""
+        beyond = start_of(len(row.ids) - row.start, self.step.limit)
+        if beyond and not row.request.slides:
+            self._end(row, Ending.FULL)
+            return
+        row.start += beyond
         row.slot, row.scored = self.step.open(row.ids[row.start :], _shares(row.request)), []
         if row.request.new_tap is not None:
             row.tap = row.request.new_tap(row.start)
@@ -195,7 +200,7 @@ class Engine:
             except Exception as error:
                 self._end(row, Ending.FAILED, error)
                 continue
-            self.step.publish(row.slot, row.ids[row.start :])
+            self.step.publish(row.slot, row.ids, row.start)
             if row.scores_prompt and row.unread == 1:
                 self._tell_prompt(row)
 
@@ -221,8 +226,11 @@ class Engine:
             self._tell_prompt(row)  # a prompt of one token: nothing stands before it
         ready = [row for row in self.running if row.slot is not None and row.unread == 1]
         for row in ready:
-            if row.slot is not None and row.handle.ending is None:  # it may have had to make room for another
-                self._make_room(row)
+            if row.slot is not None:  # it may have had to make room for another
+                try:
+                    self._make_room(row)
+                except Exception as error:
+                    self._end(row, Ending.FAILED, error)
         rows = [row for row in ready if row.slot is not None and row.unread == 1]
         if not rows:
             return
@@ -238,12 +246,9 @@ class Engine:
         """For so many positions more, if need be after sliding, or at the cost of who came last."""
         assert row.slot is not None
         if self.step.limit is not None and row.slot.length >= self.step.limit:
-            if not row.request.slides:
-                self._end(row, Ending.FULL)
-                return
             self._close(row)
             self._open(row)  # it reads its newer half from the next turn on
-            positions = row.unread
+            positions = row.unread if row.slot is not None else 0
         while row.slot is not None and not self.step.reserve(row.slot, positions):
             last = self.running[-1]
             if len(self.running) == 1:
@@ -272,8 +277,6 @@ class Engine:
         weighed, failed = raw.float().clone(), list[Row]()
         for i, row in enumerate(rows):
             try:
-                if row.request.on_scores is not None:
-                    row.request.on_scores(raw[i])
                 if row.said is not None:
                     weighed[i] = sampling.weigh(raw[i], row.request.sampler, row.said)
                 constraint = row.request.constraint
@@ -288,10 +291,16 @@ class Engine:
                 continue
             done = row.handle.written
             token = row.request.forced[done] if done < len(row.request.forced) else tokens[i]
-            if row.request.likeliest is None:
-                self._deliver(row, token)
-            else:
-                self._deliver(row, token, written(raw[i : i + 1], [token], row.request.likeliest)[0])
+            told = None
+            try:
+                if row.request.on_choice is not None and token >= 0:
+                    row.request.on_choice(Choice(raw[i], weighed[i], positions[i], token))
+                if row.request.likeliest is not None and token >= 0:
+                    told = written(raw[i : i + 1], [token], row.request.likeliest)[0]
+            except Exception as error:
+                self._end(row, Ending.FAILED, error)
+                continue
+            self._deliver(row, token, told)
 
     def _one_by_one(self, rows: list[Row]) -> None:
         """After a step that went wrong: only the text it went wrong for is ended."""
@@ -299,7 +308,9 @@ class Engine:
             try:
                 self._close(row)  # what of the step has reached its slot is not known
                 self._open(row)
-                if row.slot is None or not self.step.reserve(row.slot, row.unread):
+                if row.slot is None:
+                    continue
+                if not self.step.reserve(row.slot, row.unread):
                     raise no_room()
                 if row.unread > 1:
                     self.step.scores([self._piece(row, row.unread - 1, 0)])
@@ -313,12 +324,14 @@ class Engine:
         """One more token of a text, and whether it goes on."""
         request, handle = row.request, row.handle
         assert row.slot is not None
+        if token < 0:
+            self._end(row, Ending.FAILED, no_numbers())
+            return
         row.ids.append(token)
         handle.written += 1
         if row.said is not None:
             row.said.written[token] += 1
-        if row.slot.shares and row.slot.length // SIZE > len(row.slot.hashes):
-            self.step.publish(row.slot, row.ids[row.start :])
+        self.step.publish(row.slot, row.ids, row.start)
         try:
             goes_on = request.on_token(told or Written(token)) is not False
             if request.constraint is not None:
@@ -339,6 +352,9 @@ class Engine:
             row.slot = None
 
     def _end(self, row: Row, ending: Ending, error: Exception | None = None) -> None:
+        """Once and for all; what its listener makes of it is nobody else's trouble."""
+        if row.handle.ending is not None:
+            return
         self._close(row)
         if row in self.running:
             self.running.remove(row)
@@ -346,7 +362,10 @@ class Engine:
             self.waiting.remove(row)
         row.handle.error = error
         row.handle.ending = ending
-        row.request.on_end(row.handle)
+        try:
+            row.request.on_end(row.handle)
+        except Exception as raised:
+            row.handle.error = row.handle.error or raised
 
 
 def check_request(request: Request, step: Step) -> None:
@@ -377,6 +396,12 @@ def check_request(request: Request, step: Step) -> None:
 
 def no_room() -> GlassformerError:
     return GlassformerError("there is no room for the keys and values of this text: ask for a shorter one")
+
+
+def no_numbers() -> GlassformerError:
+    return GlassformerError(
+        "no token can be chosen: the model's scores are no numbers, so its weights are damaged or it diverged"
+    )
 
 
 def written(scores: Tensor, ids: Sequence[int], likeliest: int) -> list[Written]:

@@ -70,6 +70,11 @@ def _pays(model: LanguageModel, tokens: int | None) -> bool:
     return seconds > (LOADING if compiled_loops.is_compiled else COMPILING)
 
 
+def weights_state(model: LanguageModel) -> object:
+    """Another one after a model's weights were changed, moved or replaced (but not through `.data`)."""
+    return id(model), [(p.data_ptr(), p._version) for p in model.parameters()]
+
+
 def make_engine(
     model: LanguageModel,
     rows: int = 1,

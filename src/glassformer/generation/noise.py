@@ -9,7 +9,7 @@ depend on what is generated beside it, on what was drawn before, or on which pro
     uniform = (the upper 52 bits + ½) / 2⁵²     in (0, 1), and exact
     gumbel  = −ln(−ln(uniform))                 in double precision
 
-`mix` is the finaliser of splitmix64. Here it is for tensors; fast/choose.py has it as compiled loops.
+`mix` is the finaliser of splitmix64. Here it is for tensors; fast/kernels/draw.py has it compiled.
 
 Letters: B rows, N tokens.
 """

@@ -84,13 +84,22 @@ class PagedState:
         if side_by_side:  # then nothing need be gathered
             self.read: slice | Tensor = slice(pages[0] * SIZE, pages[0] * SIZE + S)
         else:
-            self.read = self.place(torch.arange(S, device=device)[None].expand(len(slots), -1))
+            everywhere = torch.arange(S, device=device)[None]
+            self.read = self.place(everywhere.expand(len(slots), -1))
+            self._behind = everywhere >= starts[:, None] + T  # (B, S)
         self.layers = [PagedLayer(self, i) for i in range(layers)]
 
     def place(self, positions: Tensor) -> Tensor:
         """Where positions (B, n) of each row lie in the pool; behind a row's pages, anywhere."""
         page = (positions // SIZE).clamp(0, self._table.shape[1] - 1)
         return self._table.gather(1, page) * SIZE + positions % SIZE
+
+    def gather(self, kept: Tensor) -> Tensor:
+        """All positions of each row, (B, S, ·, ·), of what is kept (positions, ·, ·)."""
+        if isinstance(self.read, slice):
+            return kept[self.read][None]
+        # Behind the end of a short row lies what others left. It has no weight, but must be a number.
+        return kept[self.read].masked_fill(self._behind[..., None, None], 0.0)
 
     def positions(self, T: int, device: torch.device) -> Tensor:
         return self._positions
@@ -113,9 +122,7 @@ class PagedLayer:
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias, attend: Attend) -> Tensor:
         state = self.state
         k, v = (self._keep(name, x.transpose(1, 2)) for name, x in (("keys", k), ("values", v)))
-        keys, values = (
-            x[state.read][None] if isinstance(state.read, slice) else x[state.read] for x in (k, v)
-        )  # (B, S, K, D) and (B, S, K, E)
+        keys, values = (state.gather(x) for x in (k, v))  # (B, S, K, D) and (B, S, K, E)
         S = keys.shape[1]
         added = bias(state.positions(0, q.device), torch.arange(S, device=q.device))
         keys, values = keys.transpose(1, 2), values.transpose(1, 2)
@@ -173,6 +180,7 @@ class StateStep:
 
     limit: int | None = None
     reads_anew = False
+    size = 1
 
     def __init__(self, model: LanguageModel):
         self.model, self.vocab = model, model.vocab
@@ -193,7 +201,7 @@ class StateStep:
     def close(self, slot: Slot) -> None:
         slot.state, slot.length = None, 0
 
-    def publish(self, slot: Slot, ids: Sequence[int]) -> None:
+    def publish(self, slot: Slot, ids: Sequence[int], start: int = 0) -> None:
         """A state is as large as a page and good for one beginning only: nothing is kept."""
 
     def scores(self, pieces: Sequence[Piece]) -> Tensor:

@@ -82,13 +82,6 @@ class Pages:
     def find(self, name: bytes) -> int | None:
         return self._known.get(name)
 
-    def clear(self) -> None:
-        """Forget what is known: of a model whose weights have changed."""
-        for page in list(self._hash_of):
-            self._forget(page)
-        self._free += self._kept
-        self._kept.clear()
-
     def _forget(self, page: int) -> None:
         del self._known[self._hash_of.pop(page)]
 
@@ -155,6 +148,7 @@ class PagedStep(ABC):
         """Pages behind the new end are given back; what was published is full and stays so."""
         keep = -(-length // self.size)
         assert length >= len(slot.hashes) * self.size, "what others may be reading cannot be cut"
+        assert length % self.size == 0 or self.pages.users[slot.pages[keep - 1]] == 1, "it is written to next"
         for page in slot.pages[keep:]:
             self.pages.release(page)
         del slot.pages[keep:]
@@ -167,12 +161,13 @@ class PagedStep(ABC):
         slot.hashes.clear()
         slot.length = 0
 
-    def publish(self, slot: Slot, ids: Sequence[int]) -> None:
-        """Let others begin with what this slot has read, which is `ids` from its first token on."""
+    def publish(self, slot: Slot, ids: Sequence[int], start: int = 0) -> None:
+        """Let others begin with what this slot has read, which is `ids` from `start` on."""
         if not slot.shares:
             return
-        for i in range(len(slot.hashes), min(slot.length, len(ids)) // self.size):
-            name = chain(slot.hashes[-1] if slot.hashes else b"", ids[i * self.size : (i + 1) * self.size])
+        for i in range(len(slot.hashes), min(slot.length, len(ids) - start) // self.size):
+            first = start + i * self.size
+            name = chain(slot.hashes[-1] if slot.hashes else b"", ids[first : first + self.size])
             self.pages.publish(slot.pages[i], name)
             slot.hashes.append(name)
 

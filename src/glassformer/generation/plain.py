@@ -6,7 +6,7 @@ that a text of any length can be written and the cost of reading the rest anew s
 Letters: B sequences, T tokens, V vocabulary.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -47,13 +47,3 @@ def start_of(length: int, limit: int | None) -> int:
 
 def greedy(scores: Tensor) -> Tensor:
     return scores.argmax(-1)
-
-
-def forced(text: Sequence[int], seen: list[Tensor]) -> Choose:
-    """A choice that writes a given text and keeps the scores it was given."""
-
-    def choose(scores: Tensor) -> Tensor:
-        seen.append(scores.float())
-        return torch.tensor([text[len(seen) - 1]], device=scores.device)
-
-    return choose

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -46,6 +46,15 @@ class Constraint(Protocol):
         ...
 
 
+class Choice(NamedTuple):
+    """What a token was chosen from: scores (V) of the model, and as they were after penalties and forms."""
+
+    raw: Tensor
+    weighed: Tensor
+    position: int  # tokens before it
+    token: int
+
+
 @dataclass
 class Request:
     """One text to be written.
@@ -64,7 +73,7 @@ class Request:
     forced: Sequence[int] = ()  # tokens to be written first, whatever the model thinks of them
     slides: bool = True  # at a full context the older half is dropped; else the text ends
     new_tap: NewTap | None = None
-    on_scores: Callable[[Tensor], None] | None = None  # the model's scores (V) before each choice
+    on_choice: Callable[[Choice], None] | None = None  # what each token was chosen from
     on_token: Callable[[Written], bool | None] = lambda _: None
     on_prompt: Callable[[list[Written]], None] = lambda _: None
     on_end: Callable[["Handle"], None] = lambda _: None

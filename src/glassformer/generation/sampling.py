@@ -7,7 +7,7 @@
     chosen     the best of what is left, each with its Gumbel number added (noise.py), or without if greedy
 
 The choice is a function of the scores, the settings, the seed and the position, so whatever computes the
-scores chooses the same token. fast/choose.py is the same for one row, compiled.
+scores chooses the same token. fast/kernels/draw.py is the same for one row, compiled.
 
 Letters: B rows, V vocabulary.
 """
@@ -101,6 +101,8 @@ class Sampler:
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """What is drawn from, (B, V): each row sums to one."""
+        if self.is_greedy:
+            return torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).float()
         return cut(logits.float() / self.temperature, self.top_k, self.top_p, self.min_p).softmax(-1)
 
 
@@ -110,9 +112,6 @@ class Said:
 
     prompt: frozenset[int] = frozenset()
     written: Counter[int] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        self.prompt = frozenset(self.prompt)
 
 
 def weigh(logits: Tensor, sampler: Sampler, said: Said) -> Tensor:
@@ -148,32 +147,40 @@ def cut(logits: Tensor, top_k: int | None, top_p: float | None, min_p: float | N
     return logits
 
 
-def draw(logits: Tensor, keys: Tensor) -> Tensor:
-    """One token of each row of tempered and cut scores (B, V), with the rows' keys (B)."""
-    noise = gumbel(keys, torch.arange(logits.shape[-1], device=logits.device))
-    return (logits.double() + noise).argmax(-1)
-
-
 def choose(logits: Tensor, samplers: Sequence[Sampler], positions: Sequence[int]) -> Tensor:
-    """The next token of each row, (B), for weighed scores (B, V) at these positions of their texts."""
+    """The next token of each row, (B), for weighed scores (B, V) at these positions of their texts.
+
+    −1 for a row in which nothing can be chosen: its scores are no numbers, or nothing is allowed.
+    """
     alike: dict[tuple[float, int | None, float | None, float | None], list[int]] = {}
     for row, sampler in enumerate(samplers):
         alike.setdefault(sampler.filters, []).append(row)
     chosen = torch.empty(len(logits), dtype=torch.long, device=logits.device)
     for rows in alike.values():
-        some = logits if len(rows) == len(logits) else logits[rows]
-        first = samplers[rows[0]]
-        if first.is_greedy:
-            tokens = some.argmax(-1)
-        else:
-            pairs = [(samplers[row].seed, positions[row]) for row in rows]
-            assert all(seed is not None for seed, _ in pairs), "a sampler that draws has a seed by now"
-            keys = torch.tensor([key_of(seed or 0, at) for seed, at in pairs], device=logits.device)
-            tokens = draw(cut(some.float() / first.temperature, first.top_k, first.top_p, first.min_p), keys)
-        if len(rows) == len(logits):
+        one = len(rows) == len(logits)
+        some = logits if one else logits[rows]
+        seeds = [(samplers[row].seed, positions[row]) for row in rows]
+        *_, tokens = _choose_alike(some.float(), samplers[rows[0]], seeds)
+        sound = some.gather(-1, tokens[:, None])[:, 0].isfinite()
+        tokens = tokens.where(sound, -1)
+        if one:
             return tokens
         chosen[rows] = tokens
     return chosen
+
+
+def _choose_alike(
+    weighed: Tensor, sampler: Sampler, seeds: Sequence[tuple[int | None, int]]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rows (B, V) that are tempered and cut alike, with their seeds and positions: stages, and tokens (B)."""
+    if sampler.is_greedy:
+        return weighed, weighed, weighed, weighed.argmax(-1)
+    assert all(seed is not None for seed, _ in seeds), "a sampler that draws has a seed by now"
+    keys = torch.tensor([key_of(seed or 0, at) for seed, at in seeds], device=weighed.device)
+    tempered = weighed / sampler.temperature
+    left = cut(tempered, sampler.top_k, sampler.top_p, sampler.min_p)
+    noisy = left.double() + gumbel(keys, torch.arange(weighed.shape[-1], device=weighed.device))
+    return tempered, left, noisy, noisy.argmax(-1)
 
 
 class Stages(NamedTuple):
@@ -187,13 +194,7 @@ class Stages(NamedTuple):
     chosen: int
 
 
-def stages(logits: Tensor, sampler: Sampler, position: int, said: Said | None = None) -> Stages:
-    """How the token after so many others is chosen from scores (V): what `choose` does, step by step."""
-    weighed = weigh(logits, sampler, said or Said())
-    if sampler.is_greedy:
-        return Stages(logits, weighed, weighed, weighed, weighed, int(weighed.argmax()))
-    tempered = weighed / sampler.temperature
-    left = cut(tempered[None], sampler.top_k, sampler.top_p, sampler.min_p)[0]
-    keys = torch.tensor([key_of(sampler.seed or 0, position)], device=logits.device)
-    noisy = left.double() + gumbel(keys, torch.arange(len(logits), device=logits.device))[0]
-    return Stages(logits, weighed, tempered, left, noisy, int(noisy.argmax()))
+def stages(raw: Tensor, weighed: Tensor, sampler: Sampler, position: int) -> Stages:
+    """How the token after so many others is chosen from scores (V), raw and weighed: `choose`, shown."""
+    tempered, left, noisy, token = _choose_alike(weighed.float()[None], sampler, [(sampler.seed, position)])
+    return Stages(raw, weighed, tempered[0], left[0], noisy[0], int(token[0]))

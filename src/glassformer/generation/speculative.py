@@ -51,64 +51,84 @@ class SpeculativeEngine(Engine):
         self._drafts: dict[Row, Slot] = {}
 
     def _step(self, rows: list[Row]) -> None:
-        fitting = [row for row in rows if row.is_plain and self._guesses_for(row) > 0]
-        others = [row for row in rows if row not in fitting]
+        guesses = self._guess([row for row in rows if row.is_plain])
+        others = [row for row in rows if row not in guesses]
         if others:
             super()._step(others)
-        for row in fitting:
-            self._write_ahead(row)
+        if guesses:
+            self._check(guesses)
 
-    def _guesses_for(self, row: Row) -> int:
-        """As many as there is room for: in the text that was asked for, and in both contexts."""
-        assert row.slot is not None
-        left = row.request.tokens - row.handle.written - 1
-        rooms = [left, self.guesses]
+    def _most(self, row: Row) -> int:
+        """As many guesses as there is room for: in the text that was asked for, and in both contexts."""
+        rooms = [row.request.tokens - row.handle.written - 1, self.guesses]
         for limit in (self.step.limit, self.draft.limit):
             if limit is not None:
                 rooms.append(limit - (len(row.ids) - row.start))
         return min(rooms)
 
-    def _write_ahead(self, row: Row) -> None:
-        guesses = self._guess(row, self._guesses_for(row))
-        slot, sampler, at = row.slot, row.request.sampler, len(row.ids)
-        assert slot is not None
-        if not guesses or not self.step.reserve(slot, len(guesses) + 1):
-            super()._step([row])
-            return
-        before = slot.length
-        scores = self.step.scores([Piece(slot, [*row.next(1), *guesses], len(guesses) + 1)])
-        positions = range(at, at + len(guesses) + 1)
-        drawn: list[int] = sampling.choose(scores, [sampler] * len(positions), positions).tolist()
-        right = next((i for i, guess in enumerate(guesses) if guess != drawn[i]), len(guesses))
-        self.guessed, self.right = self.guessed + len(guesses), self.right + right
-        self.step.forget(slot, before + 1 + right)
-        draft = self._drafts[row]
-        self.draft.forget(draft, min(draft.length, at - row.start + right))
-        for token in drawn[: right + 1]:
-            self._deliver(row, token)
-            if row.handle.ending is not None:
-                return
-
-    def _guess(self, row: Row, count: int) -> list[int]:
-        """So many tokens by the small model; none if it has no room."""
-        ids = row.ids[row.start :]
-        slot = self._drafts.get(row)
-        if slot is None:
-            slot = self._drafts[row] = self.draft.open(ids)
-        unread = ids[slot.length :]
-        if not self.draft.reserve(slot, len(unread) + count):
-            return []
-        for start in range(0, len(unread) - 1, self.chunk):
-            self.draft.scores([Piece(slot, unread[start : min(start + self.chunk, len(unread) - 1)], 0)])
-        guesses: list[int] = []
-        token = ids[-1]
-        for i in range(count):
-            (token,) = self.draft.choose([Piece(slot, [token])], [row.request.sampler], [len(row.ids) + i])
-            guesses.append(token)
-        self.draft.publish(slot, ids)
+    def _guess(self, rows: list[Row]) -> dict[Row, list[int]]:
+        """Tokens ahead of the texts that the small model has read by now; it reads others meanwhile."""
+        budget, guesses = self.chunk, dict[Row, list[int]]()
+        try:
+            for row in [row for row in rows if self._most(row) > 0]:
+                slot = self._drafts.get(row)
+                if slot is None:
+                    slot = self._drafts[row] = self.draft.open(row.ids[row.start :])
+                unread = row.ids[row.start + slot.length :]
+                count = min(len(unread) - 1, budget)
+                if not self.draft.reserve(slot, len(unread) + self._most(row)):
+                    continue
+                if count:
+                    self.draft.scores([Piece(slot, unread[:count], 0)])
+                    budget -= count
+                    self.draft.publish(slot, row.ids, row.start)
+                assert row.slot is not None
+                if count == len(unread) - 1 and self.step.reserve(row.slot, self._most(row) + 1):
+                    guesses[row] = []
+            for i in range(self.guesses):
+                going = [row for row in guesses if i < self._most(row)]
+                if not going:
+                    break
+                pieces = [Piece(self._drafts[row], [(guesses[row] or row.ids)[-1]]) for row in going]
+                positions = [len(row.ids) + i for row in going]
+                chosen = self.draft.choose(pieces, [row.request.sampler for row in going], positions)
+                for row, token in zip(going, chosen, strict=True):
+                    guesses[row].append(max(token, 0))  # one that could not be chosen is just wrong
+        except Exception:  # a draft that fails is no reason for a text to
+            for row in rows:
+                self._drop_draft(row)
+            return {}
         return guesses
+
+    def _check(self, guesses: dict[Row, list[int]]) -> None:
+        """Read all guesses at once, and keep what the large model draws itself."""
+        pieces: list[Piece] = []
+        for row, guessed in guesses.items():
+            assert row.slot is not None
+            pieces.append(Piece(row.slot, [*row.next(1), *guessed], len(guessed) + 1))
+        before = [piece.slot.length for piece in pieces]
+        scores = self.step.scores(pieces)
+        first = 0
+        for (row, guessed), piece, length in zip(guesses.items(), pieces, before, strict=True):
+            count, at = len(guessed) + 1, len(row.ids)
+            positions = range(at, at + count)
+            own = sampling.choose(scores[first : first + count], [row.request.sampler] * count, positions)
+            drawn: list[int] = own.tolist()
+            first += count
+            right = next((i for i, guess in enumerate(guessed) if guess != drawn[i]), len(guessed))
+            self.guessed, self.right = self.guessed + len(guessed), self.right + right
+            self.step.forget(piece.slot, length + 1 + right)
+            draft = self._drafts[row]
+            self.draft.forget(draft, min(draft.length, at - row.start + right))
+            for token in drawn[: right + 1]:
+                self._deliver(row, token)
+                if row.handle.ending is not None or row.handle.cancelled:
+                    break
 
     def _close(self, row: Row) -> None:
         super()._close(row)
+        self._drop_draft(row)
+
+    def _drop_draft(self, row: Row) -> None:
         if (slot := self._drafts.pop(row, None)) is not None:
             self.draft.close(slot)

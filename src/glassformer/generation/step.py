@@ -43,6 +43,7 @@ class Step(Protocol):
     vocab: int
     limit: int | None  # positions a slot can hold; None: any number
     device: torch.device  # where scores come out
+    size: int  # positions of a page: what texts that begin alike share is a multiple of it
     reads_anew: bool  # whether each piece reads its whole text again, so that a tap sees it from its start
 
     def open(self, ids: Sequence[int], shares: bool = True) -> Slot:
@@ -63,8 +64,8 @@ class Step(Protocol):
 
     def close(self, slot: Slot) -> None: ...
 
-    def publish(self, slot: Slot, ids: Sequence[int]) -> None:
-        """Let others begin with what this slot has read, which is `ids` from its first token on."""
+    def publish(self, slot: Slot, ids: Sequence[int], start: int = 0) -> None:
+        """Let others begin with what this slot has read, which is `ids` from `start` on."""
         ...
 
     def scores(self, pieces: Sequence[Piece]) -> Tensor:

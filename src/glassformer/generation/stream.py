@@ -1,13 +1,14 @@
 """Text from a model while it is written: never half a character, and nothing of a stop string."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from glassformer.core.errors import UsageError
 from glassformer.generation.beam import SlotState, beam_search, read_slots
-from glassformer.generation.engine import Engine
+from glassformer.generation.engine import Engine, check_request
 from glassformer.generation.request import Constraint, Ending, Handle, Request, Written
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.step import Step
@@ -53,9 +54,11 @@ class Text:
         return not self._stream.ended
 
     def _finish(self, handle: Handle) -> None:
-        if rest := self._stream.flush():
-            self._put(rest, None)
-        self._on_end(handle)
+        try:
+            if rest := self._stream.flush():
+                self._put(rest, None)
+        finally:
+            self._on_end(handle)
 
     def _put(self, part: str, token: Written | None) -> None:
         self.text += part
@@ -83,21 +86,32 @@ def stream_text(
     if tokens < 1 or n < 1:
         raise UsageError("the numbers of tokens and of samples: expected at least 1")
     ids, sampler = prompt_ids(tokenizer, prompt), sampler.with_seed()
-    texts: list[Text] = []
-    for i in range(n):
+    check_request(Request(ids, tokens, sampler, **wishes), engine.step)  # here and now, not at the first word
+
+    def begin(i: int) -> Text:
         constraint = None if new_constraint is None else new_constraint()
-        options = {"constraint": constraint, **wishes}
+        options = {**wishes, "constraint": constraint}
         if i > 0:  # one text is watched
-            options["on_scores"] = None
-        texts.append(Text(engine, tokenizer, ids, tokens, sampler.for_row(i), stop, **options))
-    on_text(texts)
-    shown = [0] * n
+            options["on_choice"] = None
+        return Text(engine, tokenizer, ids, tokens, sampler.for_row(i), stop, **options)
+
+    return _stream(engine, partial(map, begin, range(n)), on_text)
+
+
+def _stream(
+    engine: Engine, begin: Callable[[], Iterable[Text]], on_text: Callable[[list[Text]], None]
+) -> Iterator[list[str]]:
+    texts: list[Text] = []
     try:
+        texts.extend(begin())
+        on_text(texts)
+        shown = [0] * len(texts)
         while any(text.handle.ending is None for text in texts):
             engine.turn()
             if any(len(text.text) > at for text, at in zip(texts, shown, strict=True)):
-                yield [text.text[at:] for text, at in zip(texts, shown, strict=True)]
-                shown = [len(text.text) for text in texts]
+                new = [text.text for text in texts]
+                yield [text[at:] for text, at in zip(new, shown, strict=True)]
+                shown = [len(text) for text in new]
     finally:  # whoever stops listening stops the writing
         for text in texts:
             text.handle.cancel()

@@ -4,8 +4,9 @@ What it consists of and how that is read, opened.py says.
 """
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,19 @@ from glassformer.data.newlines import unified
 from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
 from glassformer.generation.engine import ROWS, Engine
+from glassformer.generation.fast import fits
 from glassformer.generation.limits import refuse_with_beams
-from glassformer.generation.make import PRECISIONS, Weights, choose_weights, make_engine, make_step
-from glassformer.generation.request import Constraint
+from glassformer.generation.make import (
+    PRECISIONS,
+    Weights,
+    choose_weights,
+    make_engine,
+    make_step,
+    weights_state,
+)
+from glassformer.generation.request import Choice, Constraint, Request, Written
 from glassformer.generation.sampling import Sampler
-from glassformer.generation.stream import Text, search_text, stream_text
+from glassformer.generation.stream import Text, prompt_ids, search_text, stream_text
 from glassformer.inspection.edits import Edit, edited
 from glassformer.inspection.look import Look
 from glassformer.inspection.trace import check_edits
@@ -37,9 +46,16 @@ from glassformer.tasks.translator import TranslateTask
 from glassformer.tokenizers.counting import normalize
 from glassformer.tokenizers.vocabulary import Vocabulary
 
+_making = threading.Lock()  # of engines, by any thread
+
 
 class Run(OpenedRun):
     """A trained model with its tokenizer and its settings."""
+
+    def __init__(self, path: str | Path, device: str = "auto"):
+        super().__init__(path, device)
+        self._engines: dict[Weights, Engine] = {}
+        self._engines_of: object = None  # the weights that they have seen
 
     def evaluate(
         self,
@@ -126,27 +142,40 @@ class Run(OpenedRun):
                 )
             model, other = self.language_model, draft.language_model
             return make_engine(model, texts, draft=other, weights=weights, tokens=tokens)
-        chosen = choose_weights(self.language_model, weights, tokens)
-        if weights == "auto" and "f32" in self._engines:
-            chosen = "f32"  # it is there by now
-        engine = self._engines.get(chosen)
-        if engine is None or engine.rows < min(texts, ROWS):
-            engine = self._engines[chosen] = make_engine(self.language_model, texts, weights=chosen)
-        return engine
+        with _making:
+            if (state := weights_state(self.language_model)) != self._engines_of:
+                self._engines, self._engines_of = {}, state  # what they remember is of other weights
+            chosen = choose_weights(self.language_model, weights, tokens)
+            if weights == "auto" and "f32" in self._engines and fits(self.language_model) is None:
+                chosen = "f32"  # it is there by now
+            engine = self._engines.get(chosen)
+            if engine is None or engine.rows < min(texts, ROWS):
+                rows = 1 << (texts - 1).bit_length()  # so that it is not made anew for each text more
+                engine = self._engines[chosen] = make_engine(self.language_model, rows, weights=chosen)
+            return engine
 
     def rounded(self, weights: Weights) -> "Run":
         """The same run with its matrices as bf16 or int8 hold them, to be measured."""
         from glassformer.generation.fast.rounding import rounded_model
 
-        if choose_weights(self.language_model, weights) == "open":
+        if weights not in ("bf16", "int8") or choose_weights(self.language_model, weights) != weights:
             raise UsageError(f"{weights} is no precision to round to: expected bf16 or int8")
         other = Run(self.path, str(self.device))
         other.model = rounded_model(self.language_model, PRECISIONS[weights])
         return other
 
-    @cached_property
-    def _engines(self) -> dict[Weights, Engine]:
-        return {}
+    def score(self, text: str, likeliest: int = 0) -> list[Written]:
+        """How likely each token of a text is after those before it, and so many of the likeliest there.
+
+        The first, which nothing stands before, has no probability.
+        """
+        told: list[Written] = []
+        ids = prompt_ids(self.tokenizer, self.as_read(text))
+        request = Request(
+            ids, 0, Sampler(0.0), likeliest=likeliest, scores_prompt=True, on_prompt=told.extend
+        )
+        self.engine_for(1, tokens=1).write(request)
+        return told
 
     def stream(
         self,
@@ -163,14 +192,17 @@ class Run(OpenedRun):
         draft: "Run | None" = None,
         weights: Weights = "auto",
         likeliest: int | None = None,
-        on_scores: Callable[[Tensor], None] | None = None,
+        on_choice: Callable[[Choice], None] | None = None,
+        forced: str = "",
+        slides: bool = True,
         on_text: Callable[[list[Text]], None] = lambda texts: None,
     ) -> Iterator[list[str]]:
         """Like `generate`, but yields the new text of each sequence whenever there is some.
 
         `on_text` is given the texts on their way (generation/stream.py), with their tokens; `likeliest` asks
-        for the probability of each, and of so many of the best ones there; `on_scores` is given the scores
-        that each token of the first text is chosen from.
+        for the probability of each, and of so many of the best ones there; `on_choice` is given what each
+        token of the first text is chosen from. A text begins with what is `forced`, whatever the model thinks
+        of it; where the context is full it `slides`, or ends.
         """
         model, prompt = self.language_model, self.as_read(prompt)
         stop = [self.as_read(text) for text in stop]
@@ -178,6 +210,17 @@ class Run(OpenedRun):
             check_edits(model, edits)
         if draft is not None and not cached:
             raise UsageError("a draft guesses what a cache then keeps or forgets: leave one of the two out")
+        special = (regex, json_schema, likeliest, on_choice)
+        weighs = sampler is not None and sampler.weighs
+        if draft is not None and (edits or forced or weighs or any(wish is not None for wish in special)):
+            raise UsageError(
+                "a draft guesses tokens that are drawn and nothing else: leave it out where each token is "
+                "weighed, held to a form, edited or shown"
+            )
+        if not cached and weights != "auto":
+            raise UsageError(
+                f"without a cache there is no step with {weights} weights: leave one of the two out"
+            )
         if edits and weights not in ("auto", "open"):
             raise UsageError(
                 f"edits are made in the open pass, which has no {weights} weights: leave one out"
@@ -199,7 +242,9 @@ class Run(OpenedRun):
             new_tap=edited(edits),
             new_constraint=self._form(regex, json_schema),
             likeliest=likeliest,
-            on_scores=on_scores,
+            on_choice=on_choice,
+            forced=self.tokenizer.encode(self.as_read(forced)) if forced else (),
+            slides=slides,
         )
 
     def _form(

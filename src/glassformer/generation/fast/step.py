@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glassformer.core.cores import cores
 from glassformer.generation.fast.choose import ROWS, Drawing
 from glassformer.generation.fast.fitting import fits
 from glassformer.generation.fast.kernels.plan import Plan
-from glassformer.generation.fast.team import Team, cores
+from glassformer.generation.fast.team import Team
 from glassformer.generation.fast.weights import Precision, lay_out
 from glassformer.generation.pages import SIZE, PagedStep
 from glassformer.generation.sampling import Sampler

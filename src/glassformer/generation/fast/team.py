@@ -27,11 +27,6 @@ AGAIN = 0.05  # seconds within which a second long wait says that the machine is
 ALONE, LONGEST_ALONE = 0.25, 4.0  # seconds without helpers, at first, and when it does not get better
 
 
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def aligned(count: int) -> np.ndarray:
     """So many zeros (int64) that begin with a line of memory."""
     block = np.zeros(count + LINE // 8, np.int64)

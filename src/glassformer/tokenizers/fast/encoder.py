@@ -5,12 +5,12 @@ from functools import partial
 
 import numpy as np
 
+from glassformer.core.cores import cores
 from glassformer.core.errors import TokenizerError
 from glassformer.tokenizers.fast import compiled_loops
 from glassformer.tokenizers.fast.feed import (
     BATCH,
     Batch,
-    cores,
     in_order,
     parts,
     to_encode,

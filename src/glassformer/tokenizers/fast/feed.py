@@ -4,7 +4,6 @@ Memory holds a few batches, whatever the size of the corpus. A long text is cut 
 begins a new piece anyway.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -73,11 +72,6 @@ def to_encode(texts: Iterable[bytes]) -> Iterator[Batch]:
             pending, size = [], 0
     if pending:
         yield together(pending)
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Workers(ThreadPoolExecutor):

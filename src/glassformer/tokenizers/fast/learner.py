@@ -14,9 +14,10 @@ from itertools import chain, islice
 
 import numpy as np
 
+from glassformer.core.cores import cores
 from glassformer.core.errors import TokenizerError
 from glassformer.tokenizers.fast import compiled_loops
-from glassformer.tokenizers.fast.feed import Batch, cores, in_order, to_count, workers
+from glassformer.tokenizers.fast.feed import Batch, in_order, to_count, workers
 from glassformer.tokenizers.fast.kernels import learn as rows
 from glassformer.tokenizers.fast.kernels import words as tables
 from glassformer.tokenizers.fast.kernels.words import Words

@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from glassformer.core.cores import cores
 from glassformer.core.errors import GlassformerError
 from glassformer.core.strict_json import dump_json
-from glassformer.tokenizers.fast.feed import cores
 
 SIZES = {
     "124M": {"layers": 12, "heads": 12, "width": 768, "context": 1024, "vocab": 50257},

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from glassformer.core.cores import cores
 from glassformer.core.errors import GlassformerError
 from glassformer.core.files import write_atomically
 from glassformer.core.strict_json import dump_json
 from glassformer.data.datasets import open_corpus
-from glassformer.tokenizers.fast.feed import cores
 
 LEARNERS = ("glassformer", "rustbpe", "tokenizers")
 ENCODERS = ("glassformer", "glassformer, list", "tiktoken", "tokenizers")

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from glassformer.core.cores import cores
 from glassformer.core.errors import GlassformerError, UsageError
 from glassformer.core.strict_json import dump_json
-from glassformer.tokenizers.fast.feed import cores
 from glassformer.tools.bench.generate import GPT2
 
 WORKER = "glassformer.tools.bench.train_worker"
