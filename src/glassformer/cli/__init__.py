@@ -1,7 +1,8 @@
 """The command line, a file for each group of commands.
 
     main.py       the program, and the commands of training and measuring
-    use.py        generate, translate, classify, fill
+    generate.py   generate
+    use.py        translate, classify, fill
     chat.py       chat
     look.py       look, import
     why.py        why
@@ -9,6 +10,7 @@
     plan.py       plan
     doctor.py     doctor
     bench.py      bench
+    serve.py      serve
     checks.py     what a training was told, checked before libraries load;  hints.py what was probably meant
     opening.py    runs, opened by commands
     answers.py    what models answer, for people to read

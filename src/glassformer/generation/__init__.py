@@ -1,11 +1,17 @@
 """From a model to text, token by token.
 
-    engine.py    one token at a time, each fed back in, with a cache or without
-    limits.py    what can be said about drawing
-    sampling.py  from scores to a choice: greedy, temperature, top-k, top-p, min-p
-    beam.py      the best few beginnings instead of the best token;  seq2seq.py the same for many sources
-    stream.py    text while it is written: whole characters, nothing of a stop string
-    text.py      `gf.generate`: texts, with the ids and probabilities they were made of
+    request.py      what is asked, and what is answered
+    engine.py       many texts at once, one step after the other
+    step.py         what a step is;  pages.py where keys and values lie
+    open_step.py    a step by the one forward pass;  fast/ the same compiled, for a CPU;  make.py which of them
+    plain.py        everything read again for each token: the oracle
+    limits.py       what can be said about drawing
+    sampling.py     from scores to a choice: penalties, temperature, top-k, top-p, min-p;  noise.py the draw
+    speculative.py  a small model guesses, the large one checks
+    constraint.py   texts that are held to a form
+    beam.py         the best few beginnings instead of the best token;  seq2seq.py the same for many sources
+    stream.py       text while it is written: whole characters, nothing of a stop string
+    text.py         `gf.generate`: texts, with the ids and probabilities they were made of
 
-The first five handle ids, never text.
+All but the last three handle ids, never text.
 """

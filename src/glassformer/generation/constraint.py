@@ -6,7 +6,6 @@ the middle of a word or a character. Where the text may end, the mark that ends 
 where it must, the text is ended.
 """
 
-import json
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,6 +14,7 @@ import numpy as np
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from glassformer.core.errors import UsageError
+from glassformer.core.strict_json import dump_json
 from glassformer.tokenizers.tokenizer import Tokenizer
 from glassformer.tokenizers.vocabulary import Vocabulary
 
@@ -65,7 +65,7 @@ def regex_constraint(tokenizer: Tokenizer, pattern: str) -> Form:
 
 def json_constraint(tokenizer: Tokenizer, schema: dict[str, Any] | bool) -> Form:
     """The whole text is JSON that fits a schema, spaced as `json.dumps` does it; `{}` is any JSON."""
-    text = json.dumps(schema)
+    text = dump_json(schema)
     return _form(tokenizer, lambda: LLMatcher.grammar_from_json_schema(text, overrides=SPACING), "the schema")
 
 

@@ -73,6 +73,7 @@ class Sampler:
 
     @property
     def is_greedy(self) -> bool:
+        """Whether the best token is taken and nothing drawn."""
         return self.temperature < GREEDY
 
     @property

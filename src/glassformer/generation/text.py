@@ -22,6 +22,7 @@ class Generation:
 
     @classmethod
     def of(cls, text: Text, seed: int | None) -> "Generation":
+        """A text that has been written."""
         return cls(
             text.text,
             [token.id for token in text.tokens],

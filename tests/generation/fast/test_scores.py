@@ -146,6 +146,7 @@ def test_a_page_that_is_copied_and_one_that_is_shared() -> None:
     for one, last in ((slot, 5), (other, 7)):
         assert step.reserve(one, 1)
         assert torch.equal(step.scores([Piece(one, [last])])[0], read(step, [*IDS[:6], last])[-1])
+    step.close(other)  # a page that two read is not written to
     step.forget(slot, 3)
     assert torch.equal(step.scores([Piece(slot, [8])])[0], read(step, [*IDS[:3], 8])[-1])
 

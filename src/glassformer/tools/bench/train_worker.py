@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from glassformer.core.files import make_folder, write_atomically
 from glassformer.core.process import tune_process
 from glassformer.core.strict_json import dump_json
 
@@ -196,11 +197,11 @@ def write_profile(step: Step, folder: Path, cuda: bool) -> None:
     with profile(activities=kinds, record_shapes=True) as seen:
         for _ in range(3):
             step()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     seen.export_chrome_trace(str(folder / "trace.json"))
     by = "self_cuda_time_total" if cuda else "self_cpu_time_total"
     table = seen.key_averages().table(sort_by=by, row_limit=30, max_name_column_width=60)
-    (folder / "top.txt").write_text(table, encoding="utf-8")
+    write_atomically(folder / "top.txt", table.encode())
 
 
 if __name__ == "__main__":
