@@ -4,7 +4,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test check format bench bench-tokenizer bench-look test-tokenizer test-peers test-long test-faults test-serve depth length tokenizers busy first-words defaults docs clean
+.PHONY: help install dev demo test check format bench bench-tokenizer bench-generate bench-look test-tokenizer test-peers test-long test-faults test-serve depth length tokenizers busy first-words defaults docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -55,6 +55,15 @@ bench: .venv/.installed-dev  ## the figures of the README, measured here
 
 bench-tokenizer: .venv/.installed-dev  ## the tokenizer beside rustbpe, tiktoken and Hugging Face; five minutes
 	$(BIN)/glassformer bench tokenizer --repeats 3
+
+# llama.cpp is compiled here, so it gets an environment of its own.
+.venv-llama/.installed:
+	@$(PYTHON) -m venv .venv-llama
+	@.venv-llama/bin/python -m pip --disable-pip-version-check install --quiet llama-cpp-python==0.3.36 gguf==0.19.0
+	@touch $@
+
+bench-generate: .venv/.installed-dev .venv-llama/.installed  ## tokens a second beside transformers and llama.cpp; twenty minutes
+	$(BIN)/glassformer bench generate --streams 1 --top-k 50 --llama .venv-llama/bin/python
 
 bench-look: .venv/.installed  ## what recording, reading one site and no tap at all cost
 	$(BIN)/python benchmarks/looking.py

@@ -34,7 +34,7 @@ generate_app = typer.Typer(rich_markup_mode=None)
 
   glassformer generate runs/mine "It was on " --regex "[0-9]{1,2} (May|June) 19[0-9]{2}"
 
-  glassformer generate runs/large "Once" --draft runs/small --seed 1      (the same text, sooner)""",
+  glassformer generate runs/large "Once" --draft runs/small --seed 1      (the same text)""",
 )
 @console.command
 def generate(
@@ -82,7 +82,7 @@ def generate(
         str | None,
         typer.Option(
             metavar="RUN",
-            help="A smaller run with the same tokenizer guesses ahead: the same text, sooner.",
+            help="A smaller run with the same tokenizer guesses ahead: the same text in fewer steps.",
             callback=checked_run,
         ),
     ] = None,

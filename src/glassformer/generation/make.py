@@ -1,6 +1,6 @@
 """Which step a model gets: the fast one where there is one and it pays, else the open one.
 
-The fast step of a CPU (fast/) is compiled once per machine, which takes about a quarter of a minute, and
+The fast step of a CPU (fast/) is compiled once per machine, which takes about twenty seconds, and
 then loads in half a second. So it is taken for what would take longer than that by the open pass. Scores of
 the two agree to about 1e-6 of the largest, so they write the same text unless two tokens are that close.
 """
