@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from glassformer.tokenizers.tokenizer import Tokenizer
 
 WIDTH = 30  # of a bar
+OTHERS = 3  # likely tokens that are shown beside the one that was written
 
 
 def put_filled(answer: "Filled", probabilities: bool = True) -> None:

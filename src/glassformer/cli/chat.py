@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli import console
-from glassformer.cli.answers import put_filled, put_written
+from glassformer.cli.answers import OTHERS, put_filled, put_written
 from glassformer.cli.opening import RunPath, open_run, warn_unseen
 from glassformer.core.errors import GlassformerError, UsageError, closest
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 chat_app = typer.Typer(rich_markup_mode=None)
 
 KEPT_LINES = 1000
-OTHERS = 3  # likely tokens that are shown beside the one that was drawn
 HELP = """A line is answered by the model; an empty one lets a language model go on with its own text.
 /probs             show probabilities with each answer, or no longer
 /temperature 0.8   below 1 safer, above 1 wilder, 0: always the likeliest token

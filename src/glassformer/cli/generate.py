@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli import console
-from glassformer.cli.answers import put_written
+from glassformer.cli.answers import OTHERS, put_written
 from glassformer.cli.opening import RunPath, check_task_of, checked_run, open_run, warn_unseen
 from glassformer.core.errors import UsageError
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from glassformer.generation.sampling import Sampler
     from glassformer.generation.stream import Text
     from glassformer.tokenizers.tokenizer import Tokenizer
-
-OTHERS = 3  # likely tokens that are shown beside the one that was written
 
 generate_app = typer.Typer(rich_markup_mode=None)
 
