@@ -63,7 +63,7 @@ bench-tokenizer: .venv/.installed-dev  ## the tokenizer beside rustbpe, tiktoken
 	@touch $@
 
 bench-generate: .venv/.installed-dev .venv-llama/.installed  ## tokens a second beside transformers and llama.cpp; twenty minutes
-	$(BIN)/glassformer bench generate --streams 1 --top-k 50 --llama .venv-llama/bin/python
+	$(BIN)/glassformer bench generate --streams 1 --streams 8 --top-k 50 --llama .venv-llama/bin/python
 
 bench-look: .venv/.installed  ## what recording, reading one site and no tap at all cost
 	$(BIN)/python benchmarks/looking.py

@@ -115,7 +115,7 @@ def test_commands_and_flags_are_a_decision() -> None:
         "import": sorted(["FOLDER", "RUN", "--json"]),
         "bench cost": sorted(["--longest", "--widest", "--plots", "--device", "--json"]),
         "bench generate": sorted(
-            ["--size", "--streams", "--top-k", "--repeats", "--llama", "--device", "--json"]
+            ["--size", "--streams", "--top-k", "--repeats", "--rounds", "--llama", "--device", "--json"]
         ),
         "bench precision": sorted(["--compile", "--seconds", "--quick", "--json"]),
         "bench train": sorted(

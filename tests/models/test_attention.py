@@ -41,6 +41,19 @@ def test_the_fused_path_is_the_formula(mask: Mask, kv_heads: int, value_width: i
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
 
 
+def test_on_a_cpu_it_stays_in_float32_under_bfloat16() -> None:
+    """Its kernel is slow in bfloat16 there: what comes out is float32's for the rounded numbers."""
+    torch.manual_seed(0)
+    rounded = [torch.randn(2, 4, 7, 8).bfloat16().requires_grad_() for _ in range(3)]
+    wide = [x.detach().float().requires_grad_() for x in rounded]
+    with torch.autocast("cpu", torch.bfloat16):
+        got = attend(rounded[0], rounded[1], rounded[2], Mask(causal=True))
+    want = attend(wide[0], wide[1], wide[2], Mask(causal=True))
+    assert got.dtype == torch.float32 and torch.equal(got, want)
+    gradients = torch.autograd.grad(got.sum(), rounded), torch.autograd.grad(want.sum(), wide)
+    assert all(torch.equal(a, b.bfloat16()) for a, b in zip(*gradients, strict=True))
+
+
 def test_the_formula_as_the_books_write_it() -> None:
     torch.manual_seed(1)
     Q, K, V = torch.randn(3, 5, 4).unbind(0)

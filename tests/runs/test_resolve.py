@@ -12,6 +12,7 @@ import yaml
 from glassformer.config.data import DataConfig
 from glassformer.config.schema import Config
 from glassformer.config.training import TrainingConfig
+from glassformer.core import device
 from glassformer.core.errors import UsageError
 from glassformer.data.datasets import open_corpus
 from glassformer.runs.asked import gather_asked
@@ -58,6 +59,29 @@ def test_it_changes_nothing_and_says_the_same_twice(task: LanguageTask, text_fil
     assert config.model.vocab == len(task.tokenizer)
     assert config.training.compile == "off" and config.training.precision == "float32"
     assert [r.partition(":")[0] for r in results[0].reasons] == ["Model", "Training"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "native", "expected"),
+    [
+        ({"model.width": 96}, True, "bf16"),
+        ({"model.width": 96}, False, "float32"),
+        ({"model.width": 64}, True, "float32"),
+        ({"model.width": 96, "model.family": "lstm"}, True, "float32"),
+        ({"model.width": 96, "training.precision": "float32"}, True, "float32"),
+    ],
+)
+def test_a_cpu_that_multiplies_bf16_is_asked_to_where_it_gains(
+    task: LanguageTask,
+    text_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    native: bool,
+    expected: str,
+) -> None:
+    monkeypatch.setattr(device, "multiplies_bf16", lambda _: native)
+    config = resolve(asked(text_file, **settings), None, task, machine()[0]).config
+    assert config.training.precision == expected
 
 
 def test_a_faster_machine_gets_more_steps(task: LanguageTask, text_file: Path) -> None:

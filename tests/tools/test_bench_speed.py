@@ -45,7 +45,7 @@ def test_tokens_are_measured_and_told_beside_the_best_other(monkeypatch: pytest.
     )
     monkeypatch.setattr(generate, "PROMPT", 3)
     monkeypatch.setattr(generate, "TOKENS", 8)
-    (one,) = generate.measure("cpu", ["tiny"], [2], 1, 5, None, lambda _: None)
+    (one,) = generate.measure("cpu", ["tiny"], [2], 1, 1, 5, None, lambda _: None)
     assert one.tokens_per_second > 10 and one.weights == "f32" and one.streams == 2
     rows = [
         generate.Measured("124M", tool, weights, 1, 0, rate)

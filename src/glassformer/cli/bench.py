@@ -128,6 +128,7 @@ def generate(
     ] = None,
     top_k: Annotated[int, typer.Option(min=0, help="Draw among the K likeliest; 0 is greedy.")] = 0,
     repeats: Annotated[int, typer.Option(min=1, help="Texts for each figure; the best counts.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns through all tools; the best of each.")] = 2,
     llama: Annotated[
         str | None,
         typer.Option(metavar="PYTHON", help="An interpreter that has llama-cpp-python and gguf."),
@@ -153,7 +154,9 @@ def generate(
     chosen = choose_device(device).type
     sizes = [names[name] for name in size or names]
     assert set(sizes) <= set(SIZES)
-    found = measure(chosen, sizes, streams or [1, 8], repeats, top_k, llama_python(llama), console.note)
+    found = measure(
+        chosen, sizes, streams or [1, 8], repeats, rounds, top_k, llama_python(llama), console.note
+    )
     seconds = first_token()
     if json_:
         console.put_json({"device": chosen, "measured": as_json(found), "first_token_seconds": seconds})

@@ -91,7 +91,8 @@ class TrainingConfig(Section):
         default="ddp", description="of several processes: each holds the whole model, or a part of it"
     )
     precision: Literal["auto", "float32", "bf16", "fp16"] = Field(
-        default="auto", description="of the arithmetic"
+        default="auto",
+        description="of products; auto: bf16 on a GPU, and for wide transformers on a CPU that multiplies it",
     )
     compile: OnOff = Field(default="auto", description="torch.compile; auto: when it pays")
     device: str = Field(default="auto", description="cpu, cuda, cuda:1, mps; auto: the best there is")

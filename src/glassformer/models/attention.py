@@ -48,6 +48,10 @@ def attend(
     queries: Tensor | None = None,
 ) -> Tensor:
     """The same on PyTorch's fused kernels, which never hold the T×S weights. Twin of `attend_by_formula`."""
+    if q.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+        # The kernel's backward pass takes over three times as long in bfloat16 on a CPU.
+        with torch.autocast("cpu", enabled=False):
+            return attend(q.float(), k.float(), v.float(), mask, bias, dropout, queries)
     T, S = q.shape[-2], k.shape[-2]
     grouped = q.shape[1] != k.shape[1]
     if bias is None and queries is None and mask.is_triangle(T, S):

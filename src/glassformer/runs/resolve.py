@@ -15,11 +15,10 @@ from glassformer.config.recipes import merge
 from glassformer.config.schema import Config, build
 from glassformer.config.section import Settings
 from glassformer.config.training import TrainingConfig
-from glassformer.core.device import Precision
 from glassformer.core.errors import UsageError
 from glassformer.models.model import Body
 from glassformer.runs.autosize import choose_sizes, in_layers
-from glassformer.runs.machine import Machine
+from glassformer.runs.machine import Machine, choose_precision
 from glassformer.runs.processes import check_division
 from glassformer.tasks.task import Task
 from glassformer.training.compile import compile_pays
@@ -59,7 +58,7 @@ def resolve(asked: Settings, recipe: str | None, data: Task, machine: Machine) -
     with torch.device("meta"):  # its shapes are enough to see what can be
         model = data.build(config.model)
     data.objective(model, config)
-    precision = Precision.choose(config.training.precision, machine.device).name
+    precision = choose_precision(config, machine.device)
     check_layout(model, config.training.parallel, machine.processes, precision)
     compiled = config.training.compile
     if compiled == "auto":

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.config.model import ModelConfig
-from glassformer.core.device import Precision, choose_device
+from glassformer.core.device import Precision, choose_device, multiplies_bf16
 from glassformer.core.errors import GlassformerError
 from glassformer.core.files import cache_dir, remove, write_atomically
 from glassformer.generation.engine import Engine
@@ -53,6 +53,10 @@ def facts(device: torch.device) -> dict[str, str]:
         entries["gpu"] = f"{torch.cuda.get_device_name(device)}, {memory:.0f} GB, CUDA {torch.version.cuda}"
     entries["cpu"] = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
     entries["precision"] = Precision.choose("auto", device).name
+    if device.type == "cpu" and multiplies_bf16(device):
+        entries["precision"] = (
+            "float32; bf16 for transformers of width 96 and more, which this CPU multiplies"
+        )
     entries["compiler"] = shutil.which("c++") or "none: torch.compile cannot be used on a CPU"
     return entries
 

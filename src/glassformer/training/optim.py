@@ -7,7 +7,6 @@ muon    momentum whose update is made orthogonal, for the matrices inside the bl
 """
 
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from glassformer.config.training import TrainingConfig
+from glassformer.core.device import multiplies_bf16
 from glassformer.core.errors import UsageError, closest
 from glassformer.models.roles import Role, fused_parts, roles
 from glassformer.training.parallel.layout import full_tensor, local_rows
@@ -38,11 +38,9 @@ def orthogonalise(G: Tensor, rounds: int = 5) -> Tensor:
     return (X.mT if tall else X).to(G.dtype)
 
 
-@cache
 def fast_type(device: torch.device) -> torch.dtype:
     """bfloat16 where the processor multiplies it natively; the result is approximate anyway."""
-    native = device.type == "cuda" or (device.type == "cpu" and torch.cpu._is_avx512_bf16_supported())
-    return torch.bfloat16 if native else torch.float32
+    return torch.bfloat16 if multiplies_bf16(device) else torch.float32
 
 
 class Muon(Optimizer):
