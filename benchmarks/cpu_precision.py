@@ -13,6 +13,7 @@ import torch
 from glassformer.config.model import ModelConfig
 from glassformer.config.training import TrainingConfig
 from glassformer.core.device import PrecisionName, multiplies_bf16
+from glassformer.core.process import tune_process
 from glassformer.data.shards import Tokens
 from glassformer.models.build import Decoder
 from glassformer.objectives.language import LanguageModelling
@@ -64,6 +65,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=7)
     rounds = parser.parse_args().rounds
+    tune_process()  # as a training does
     native = "has" if multiplies_bf16(CPU) else "has no"
     show(f"This CPU {native} instructions for products of bfloat16; {torch.get_num_threads()} threads.")
     show(f"{'layers, width, hidden, batch, context, vocabulary':52}{'float32':>9}{'bf16':>9}  times")

@@ -78,7 +78,8 @@ def copy_case(family: str, longest: int, seed: int) -> dict[str, Any]:
     from glassformer.models.build import make_language_model
     from glassformer.models.model import parameter_count
     from glassformer.models.tap import Tap, off
-    from glassformer.objectives.objective import NOT_SCORED, Stateless
+    from glassformer.objectives.loss import NOT_SCORED
+    from glassformer.objectives.objective import Stateless
     from glassformer.training.step import Steps
 
     torch.set_num_threads(1)

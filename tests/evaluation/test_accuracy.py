@@ -20,8 +20,8 @@ from glassformer.evaluation.accuracy import (
 )
 from glassformer.evaluation.result import wilson
 from glassformer.objectives.labelling import Labelling
+from glassformer.objectives.loss import NOT_SCORED
 from glassformer.objectives.masked import MaskedModelling
-from glassformer.objectives.objective import NOT_SCORED
 from tests.evaluation.fakes import FirstLookup, Lookup, log_table
 
 TABLE = log_table([0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.25, 0.25, 0.5])  # id → probabilities of three labels

@@ -10,7 +10,7 @@ from glassformer.models.build import Decoder
 from glassformer.models.layers import BatchNorm
 from glassformer.models.mask import Mask
 from glassformer.models.tap import Record
-from glassformer.objectives.objective import cross_entropy
+from glassformer.objectives.loss import cross_entropy
 from glassformer.training.optim import freeze, make_optimizers
 from tests.conftest import tiny_model
 

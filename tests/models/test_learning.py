@@ -17,8 +17,9 @@ from glassformer.data.shards import Tokens
 from glassformer.models.model import LanguageModel
 from glassformer.objectives.labelling import Labelling
 from glassformer.objectives.language import language_modelling
+from glassformer.objectives.loss import NOT_SCORED
 from glassformer.objectives.masked import MaskedModelling
-from glassformer.objectives.objective import NOT_SCORED, Objective
+from glassformer.objectives.objective import Objective
 from glassformer.objectives.translation import Translating
 from glassformer.tasks.registry import make_model
 from glassformer.training.display import Silent

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from glassformer.models.build import Decoder
 from glassformer.models.plain_gpt import PlainGPT
-from glassformer.objectives.objective import cross_entropy
+from glassformer.objectives.loss import cross_entropy
 from tests.conftest import tiny_model
 from tests.generation.writing import write
 

@@ -13,8 +13,8 @@ from glassformer.data.examples import Examples
 from glassformer.data.shards import Tokens
 from glassformer.objectives.labelling import Labelling
 from glassformer.objectives.language import StreamModelling, language_modelling
+from glassformer.objectives.loss import NOT_SCORED
 from glassformer.objectives.masked import MaskedModelling, hide
-from glassformer.objectives.objective import NOT_SCORED
 from glassformer.objectives.translation import Translating
 from glassformer.tasks.translator import TranslateTask
 from glassformer.tokenizers.bpe_tokenizer import BPE

@@ -17,7 +17,7 @@ from glassformer.config.schema import Config, build
 from glassformer.core.errors import UsageError
 from glassformer.models.model import parameter_count
 from glassformer.models.operations import operations_per_token
-from glassformer.objectives.objective import cross_entropy
+from glassformer.objectives.loss import cross_entropy
 from glassformer.planning.count import count, operations
 from glassformer.planning.devices import DEVICES, find
 from glassformer.planning.memory import activation_bytes, memory, optimizer_bytes

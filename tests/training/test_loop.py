@@ -17,7 +17,7 @@ from glassformer.core.process import tune_process
 from glassformer.data.shards import Tokens
 from glassformer.evaluation.result import Result
 from glassformer.models.build import Decoder
-from glassformer.objectives.objective import cross_entropy
+from glassformer.objectives.loss import cross_entropy
 from glassformer.training.checkpoint.weights import load_weights, save_weights
 from glassformer.training.checkpoint.write import latest_checkpoint
 from glassformer.training.compile import compile_pays

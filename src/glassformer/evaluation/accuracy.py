@@ -13,8 +13,9 @@ from torch import nn
 from glassformer.evaluation.result import Result, decimals, percent, wilson
 from glassformer.models.model import evaluating
 from glassformer.objectives.labelling import Labelling
+from glassformer.objectives.loss import NOT_SCORED, cross_entropy
 from glassformer.objectives.masked import MaskedModelling
-from glassformer.objectives.objective import NOT_SCORED, Batch, cross_entropy
+from glassformer.objectives.objective import Batch
 from glassformer.objectives.translation import Translating
 
 BATCH_TOKENS = 8192

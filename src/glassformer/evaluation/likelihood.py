@@ -24,7 +24,7 @@ from glassformer.core.files import in_bytes
 from glassformer.data.shards import Tokens
 from glassformer.evaluation.result import PRECISE, Result, decimals
 from glassformer.models.model import LanguageModel, evaluating
-from glassformer.objectives.objective import NOT_SCORED, each_loss
+from glassformer.objectives.loss import NOT_SCORED, each_loss
 from glassformer.tokenizers.tokenizer import UNKNOWN
 
 BATCH_LOGITS = 1 << 25  # scores held at once: 128 MB

@@ -73,13 +73,14 @@ class Rotary(Position):
     def __init__(self, context: int, head_width: int, base: float = 10000.0):
         super().__init__()
         angle = _angles(context, head_width, base)
-        self.register_buffer("cos", angle.cos().float(), persistent=False)  # (context, D/2)
-        self.register_buffer("sin", angle.sin().float(), persistent=False)
+        cos, sin = angle.cos().float(), angle.sin().float()  # (context, D/2)
+        self.register_buffer("cos", torch.cat([cos, cos], dim=-1), persistent=False)  # (context, D)
+        self.register_buffer("sin", torch.cat([-sin, sin], dim=-1), persistent=False)
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        cos, sin = (t[positions][:, None].to(x.dtype) for t in (self.cos, self.sin))  # (1 or B, 1, T, D/2)
-        left, right = x.chunk(2, dim=-1)
-        return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
+        """(left, right) to (left cos − right sin, right cos + left sin), both halves in one go."""
+        cos, sin = (t[positions][:, None].to(x.dtype) for t in (self.cos, self.sin))  # (1 or B, 1, T, D)
+        return x * cos + x.roll(x.shape[-1] // 2, dims=-1) * sin
 
 
 class Alibi(Position):

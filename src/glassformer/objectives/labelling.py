@@ -12,7 +12,8 @@ from torch import Tensor
 from glassformer.data.batches import Buckets, drop_tokens, pad
 from glassformer.data.order import fold_seed
 from glassformer.models.tap import Tap, off
-from glassformer.objectives.objective import NOT_SCORED, Batch, Recut, Stateless, summed_loss
+from glassformer.objectives.loss import NOT_SCORED, summed_loss
+from glassformer.objectives.objective import Batch, Recut, Stateless
 
 
 class Labelling(Stateless):

@@ -17,7 +17,8 @@ from glassformer.data.shards import Blend, Tokens
 from glassformer.models.model import LanguageModel
 from glassformer.models.state import Carried
 from glassformer.models.tap import Tap, off
-from glassformer.objectives.objective import Batch, Stateless, summed_loss
+from glassformer.objectives.loss import summed_loss
+from glassformer.objectives.objective import Batch, Stateless
 
 
 def language_modelling(

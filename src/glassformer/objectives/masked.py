@@ -17,7 +17,8 @@ from glassformer.data.batches import windows_of
 from glassformer.data.order import fold_seed
 from glassformer.data.shards import Tokens
 from glassformer.models.tap import Tap, off
-from glassformer.objectives.objective import NOT_SCORED, Batch, Stateless, summed_loss
+from glassformer.objectives.loss import NOT_SCORED, summed_loss
+from glassformer.objectives.objective import Batch, Stateless
 
 CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1
 

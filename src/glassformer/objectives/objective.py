@@ -8,16 +8,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from glassformer.models.model import scores
 from glassformer.models.tap import Tap, off
 
 Batch = dict[str, Tensor]
 Recut = Callable[[int, int], tuple[np.ndarray, np.ndarray]]  # (example, seed) → its input and output
-NOT_SCORED = -100  # as a target: a position that has nothing to get right
 
 
 class Objective(Protocol):
@@ -62,30 +58,3 @@ class Stateless:
 
     def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
         """So there is nothing to take up."""
-
-
-def summed_loss(
-    x: Tensor, head: Callable[[Tensor], Tensor], tap: Tap, targets: Tensor, smoothing: float = 0.0
-) -> Tensor:
-    """A readout (models/model.py): from the vectors of a body and the head to the sum of the losses."""
-    return cross_entropy(scores(x, head, tap), targets, smoothing)
-
-
-def each_loss(x: Tensor, head: Callable[[Tensor], Tensor], tap: Tap, targets: Tensor) -> Tensor:
-    """The same, the loss of each target by itself, in the shape of the targets; these are of the last
-    positions, and no others are scored."""
-    last = scores(x[:, x.shape[1] - targets.shape[1] :], head, tap)
-    return cross_entropy(last, targets, reduction="none").view(targets.shape)
-
-
-def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0, reduction: str = "sum") -> Tensor:
-    """−log softmax(logits)[target] over the last dimension; half-precision logits are widened first."""
-    if logits.dtype in (torch.bfloat16, torch.float16):
-        logits = logits.float()
-    return F.cross_entropy(
-        logits.flatten(0, -2),
-        targets.flatten(),
-        reduction=reduction,
-        label_smoothing=smoothing,
-        ignore_index=NOT_SCORED,
-    )

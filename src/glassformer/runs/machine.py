@@ -14,7 +14,7 @@ from glassformer.core.device import Precision, PrecisionName
 from glassformer.tasks.task import Task
 from glassformer.training.timing import seconds_per_step
 
-LARGE_WIDTH = 96  # of a transformer, from which a CPU with bfloat16 products trains faster by them
+LARGE_WIDTH = 64  # of a transformer, from which a CPU with bfloat16 products trains faster by them
 
 
 @dataclass(frozen=True)

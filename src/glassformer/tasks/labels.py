@@ -15,7 +15,8 @@ from glassformer.data.examples import label_names
 from glassformer.evaluation.accuracy import Classification, answers, classification, evaluate_labels
 from glassformer.evaluation.error_analysis import Mistakes, label_mistakes
 from glassformer.objectives.labelling import Labelling
-from glassformer.objectives.objective import NOT_SCORED, Objective
+from glassformer.objectives.loss import NOT_SCORED
+from glassformer.objectives.objective import Objective
 from glassformer.tasks.examples import ExamplesTask
 from glassformer.tasks.task import DEFAULTS, EvalOptions
 

@@ -23,7 +23,8 @@ from glassformer.models.build import make_language_model
 from glassformer.models.model import LanguageModel
 from glassformer.models.ngram import NGram, usual_order
 from glassformer.objectives.language import language_modelling
-from glassformer.objectives.objective import Objective, cross_entropy
+from glassformer.objectives.loss import cross_entropy
+from glassformer.objectives.objective import Objective
 from glassformer.tasks.task import DEFAULTS, EvalOptions
 from glassformer.tasks.text import TextTask
 

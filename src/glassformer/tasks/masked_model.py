@@ -17,8 +17,9 @@ from glassformer.evaluation.result import Result
 from glassformer.inspection.questions import Question
 from glassformer.models.build import Encoder
 from glassformer.models.model import EncoderModel, evaluating
+from glassformer.objectives.loss import NOT_SCORED, cross_entropy
 from glassformer.objectives.masked import MaskedModelling
-from glassformer.objectives.objective import NOT_SCORED, Objective, cross_entropy
+from glassformer.objectives.objective import Objective
 from glassformer.tasks.task import DEFAULTS, EvalOptions, as_ids, refuse_target
 from glassformer.tasks.text import TextTask
 from glassformer.tokenizers.tokenizer import END_OF_TEXT, MASK

@@ -19,7 +19,7 @@ from glassformer.evaluation.accuracy import classification
 from glassformer.evaluation.result import Result
 from glassformer.inspection.questions import Question
 from glassformer.models.build import Encoder
-from glassformer.objectives.objective import NOT_SCORED
+from glassformer.objectives.loss import NOT_SCORED
 from glassformer.tasks.labels import LabelTask
 from glassformer.tasks.task import Sizing, as_ids, refuse_target
 

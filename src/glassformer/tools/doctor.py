@@ -55,7 +55,7 @@ def facts(device: torch.device) -> dict[str, str]:
     entries["precision"] = Precision.choose("auto", device).name
     if device.type == "cpu" and multiplies_bf16(device):
         entries["precision"] = (
-            "float32; bf16 for transformers of width 96 and more, which this CPU multiplies"
+            "float32; bf16 for transformers of width 64 and more, which this CPU multiplies"
         )
     entries["compiler"] = shutil.which("c++") or "none: torch.compile cannot be used on a CPU"
     return entries

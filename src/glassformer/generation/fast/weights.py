@@ -149,7 +149,9 @@ def _write_ends(weights: Weights, model: LanguageModel, stack: Stack) -> None:
             plan[Plan.POSITION] = weights.vector(position.table)
             last[Real.EMBEDDING_SCALE] = plan[Plan.WIDTH] ** 0.5
         case Rotary():
-            plan[Plan.COS], plan[Plan.SIN] = weights.vector(position.cos), weights.vector(position.sin)
+            half = position.cos.shape[-1] // 2  # the other one says the same, up to a sign
+            plan[Plan.COS] = weights.vector(position.cos[:, half:])
+            plan[Plan.SIN] = weights.vector(position.sin[:, half:])
         case Alibi():
             plan[Plan.SLOPES] = weights.vector(position.slopes)
     if isinstance(stack.shift, Shift):

@@ -1,0 +1,131 @@
+"""The loss: how far scores are from what was to be got right, in nats.
+
+    plain     scores = head(x), then −log softmax(scores)[target]: `cross_entropy`
+    joined    head and loss in one: the scores are not kept, and not differentiated through
+
+The gradient of −log softmax(s)[target] by the scores s is softmax(s) − onehot(target), which can be said as
+soon as the scores are there. So a batch is scored some rows at a time; scores turn into their gradient on the
+spot, and both products that the backward pass would make of it are made at once. What is left for the
+backward pass is to multiply by the number that arrives from above. A test holds the two ways together.
+
+Letters: n rows (all positions of a batch), C model width, V vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.compiler import is_compiling
+from torch.nn import functional as F
+
+from glassformer.models.model import scores
+from glassformer.models.tap import Tap, off
+
+NOT_SCORED = -100  # as a target: a position that has nothing to get right
+SCORES_AT_ONCE = {"cpu": 1 << 23, "cuda": 1 << 28}
+LEAST_ROWS = 512  # fewer make small products, which are slow
+
+
+def summed_loss(
+    x: Tensor, head: Callable[[Tensor], Tensor], tap: Tap, targets: Tensor, smoothing: float = 0.0
+) -> Tensor:
+    """A readout (models/model.py): from the vectors of a body and the head to the sum of the losses."""
+    if tap is off and isinstance(head, nn.Linear) and can_join(head, x):
+        return joined_loss(x, head.weight, targets, smoothing)
+    return cross_entropy(scores(x, head, tap), targets, smoothing)
+
+
+def each_loss(x: Tensor, head: Callable[[Tensor], Tensor], tap: Tap, targets: Tensor) -> Tensor:
+    """The same, the loss of each target by itself, in the shape of the targets; these are of the last
+    positions, and no others are scored."""
+    last = scores(x[:, x.shape[1] - targets.shape[1] :], head, tap)
+    return cross_entropy(last, targets, reduction="none").view(targets.shape)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0, reduction: str = "sum") -> Tensor:
+    """−log softmax(logits)[target] over the last dimension; half-precision logits are widened first."""
+    if logits.dtype in (torch.bfloat16, torch.float16):
+        logits = logits.float()
+    return F.cross_entropy(
+        logits.flatten(0, -2),
+        targets.flatten(),
+        reduction=reduction,
+        label_smoothing=smoothing,
+        ignore_index=NOT_SCORED,
+    )
+
+
+def can_join(head: nn.Linear, x: Tensor) -> bool:
+    """Whether scores and loss may be joined: the head is a matrix alone, and there is a gradient to make.
+
+    A compiler joins them by itself. Of float16 gradients only those of a scaled loss are large enough.
+    """
+    wanted = torch.is_grad_enabled() and x.requires_grad
+    types = (torch.float32, torch.float64, torch.bfloat16)
+    return head.bias is None and wanted and not is_compiling() and product_type(x) in types
+
+
+def product_type(x: Tensor) -> torch.dtype:
+    """The type that a matrix product of x is done in here."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+def joined_loss(x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+    """The sum of the losses of x (…, C) under weight (V, C), in nats."""
+    return _HeadLoss.apply(x.flatten(0, -2), weight, targets.flatten(), smoothing, product_type(x))
+
+
+class _HeadLoss(Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, smoothing: float, dtype: torch.dtype
+    ) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            rows = max(LEAST_ROWS, SCORES_AT_ONCE.get(x.device.type, 1 << 28) // len(weight))
+            wide = torch.promote_types(dtype, torch.float32)
+            h, w = x.to(dtype), weight.to(dtype)
+            total = x.new_zeros((), dtype=wide)
+            dx, dw = torch.empty_like(h), torch.zeros_like(weight, dtype=wide)
+            for first in range(0, len(x), rows):
+                chosen = slice(first, first + rows)
+                scores = (h[chosen] @ w.t()).to(wide)  # (rows, V)
+                losses, gradient = with_gradient(scores, targets[chosen], smoothing)
+                total += losses.sum()
+                gradient = gradient.to(dtype)
+                torch.mm(gradient, w, out=dx[chosen])
+                if ctx.needs_input_grad[1]:
+                    dw += gradient.t() @ h[chosen]
+        ctx.save_for_backward(dx, dw)
+        ctx.types = x.dtype, weight.dtype
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        gradients = (
+            (d * above[0]).to(kind) if needed else None
+            for d, kind, needed in zip(ctx.saved_tensors, ctx.types, ctx.needs_input_grad[:2], strict=True)
+        )
+        return *gradients, None, None, None
+
+
+def with_gradient(scores: Tensor, targets: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Each row's loss (n), and the gradient of it by its scores (n, V).
+
+    The largest share of a softmax is at least 1/V, so that its logarithm, unlike that of any other, is safe.
+    """
+    scored = targets != NOT_SCORED
+    column = targets.where(scored, 0)[:, None]  # (n, 1)
+    top, wanted = scores.amax(dim=-1), scores.gather(1, column)[:, 0]
+    if smoothing:  # a share of the target is spread over all entries
+        wanted = (1 - smoothing) * wanted + smoothing * scores.mean(dim=-1)
+    shares = torch.softmax(scores, dim=-1)
+    losses = top - shares.amax(dim=-1).log() - wanted
+    shares.scatter_add_(1, column, torch.full_like(column, smoothing - 1.0, dtype=shares.dtype))
+    if smoothing:
+        shares -= smoothing / shares.shape[-1]
+    return losses.where(scored, 0.0), shares.masked_fill_(~scored[:, None], 0.0)
