@@ -47,8 +47,8 @@ class Muon(Optimizer):
     """Nesterov momentum, orthogonalised: every direction of a matrix learns at the same rate.
 
     A weight that holds several matrices (query, key and value in one) is cut into them first; matrices of
-    one shape, lying or standing, are then treated as one stack. Of a weight that lies over several processes the whole update is
-    gathered and made orthogonal by each; each then moves the rows it holds.
+    one shape, lying or standing, are then treated as one stack. Of a weight that lies over several processes
+    the whole update is gathered and made orthogonal by each; each then moves the rows it holds.
     """
 
     def __init__(
