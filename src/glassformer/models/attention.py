@@ -11,9 +11,11 @@ from math import sqrt
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from glassformer.models.dropout import drop
 from glassformer.models.mask import Mask, last_positions
 from glassformer.models.position import Position
 from glassformer.models.state import LayerState, Memory
@@ -28,14 +30,25 @@ def attend_by_formula(
     Keys stand at 0 … S − 1; `queries` (T) or (B, T) are where the queries stand, the last T of these unless
     given. Hidden keys get −∞ before the softmax; a query that may see nothing gets weights of zero.
     """
-    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
-    scores = q @ k.transpose(-2, -1) / sqrt(q.shape[-1])  # (B, H, T, S)
+    weights = attention_weights(q, k, mask, bias, queries)
+    return weights @ shared(v, q), weights
+
+
+def attention_weights(
+    q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None = None, queries: Tensor | None = None
+) -> Tensor:
+    """softmax(QKᵀ/√D), (B, H, T, S)."""
+    scores = q @ shared(k, q).transpose(-2, -1) / sqrt(q.shape[-1])
     if bias is not None:
         scores = scores + bias
     visible = visible_keys(q, k, mask, queries)
     weights = scores.masked_fill(~visible, float("-inf")).softmax(dim=-1)
-    weights = weights.masked_fill(~visible, 0.0)
-    return weights @ v, weights
+    return weights.masked_fill(~visible, 0.0)
+
+
+def shared(x: Tensor, q: Tensor) -> Tensor:
+    """Keys or values (B, K, S, ·) for each of the queries' heads, (B, H, S, ·)."""
+    return x.repeat_interleave(q.shape[1] // x.shape[1], dim=1)
 
 
 def attend(
@@ -52,6 +65,9 @@ def attend(
         # The kernel's backward pass takes over three times as long in bfloat16 on a CPU.
         with torch.autocast("cpu", enabled=False):
             return attend(q.float(), k.float(), v.float(), mask, bias, dropout, queries)
+    if dropout and q.device.type == "cpu" and not is_compiling():
+        # A CPU has no fused kernel with dropout, and PyTorch's written-out form draws its numbers slowly.
+        return drop(attention_weights(q, k, mask, bias, queries), dropout) @ shared(v, q)
     T, S = q.shape[-2], k.shape[-2]
     grouped = q.shape[1] != k.shape[1]
     if bias is None and queries is None and mask.is_triangle(T, S):
@@ -120,7 +136,7 @@ class Mixer(nn.Module, ABC):
         self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None = None, queries: Tensor | None = None
     ) -> Tensor:
         """The weights of that, (B, H, T, S), which `mix` need not hold."""
-        return attend_by_formula(q, k, k, mask, bias, queries)[1]
+        return attention_weights(q, k, mask, bias, queries)
 
     def forward(
         self,

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from glassformer.models.attention import CrossAttention, Mixer
+from glassformer.models.dropout import Dropout
 from glassformer.models.layers import MLP, GatedMLP
 from glassformer.models.mask import Mask
 from glassformer.models.shift import Shift, Unshifted
@@ -97,7 +98,7 @@ class Block(nn.Module):
         self.attention, self.mlp = attention, mlp
         self.attention_norm, self.mlp_norm = norms
         self.placement, self.join = placement, join
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.cross_norm, self.cross = cross or (None, None)
         self.attention_shift, self.mlp_shift = shifts or (Unshifted(), Unshifted())
 

@@ -16,9 +16,9 @@ Letters: B batch, T query positions, S key positions, C model width, H heads, D 
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from glassformer.models.attention import Mixer, join_heads, split_heads, visible_keys
+from glassformer.models.dropout import drop
 from glassformer.models.mask import Mask
 from glassformer.models.position import Position
 
@@ -130,7 +130,7 @@ class Convolution(Distance):
         dropout: float = 0.0,
         queries: Tensor | None = None,
     ) -> Tensor:
-        return F.dropout(self.weights(q, k, mask, bias, queries).to(v.dtype), dropout) @ v
+        return drop(self.weights(q, k, mask, bias, queries).to(v.dtype), dropout) @ v
 
     def weights(
         self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None = None, queries: Tensor | None = None

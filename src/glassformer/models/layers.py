@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from glassformer.models.dropout import Dropout
 from glassformer.models.tap import Tap, off
 
 
@@ -119,7 +120,7 @@ class MLP(nn.Module):
     ):
         super().__init__()
         self.activation = activation
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.up = nn.Linear(width, hidden, bias=bias)
         self.down = nn.Linear(hidden, width, bias=bias)
 
@@ -136,7 +137,7 @@ class GatedMLP(nn.Module):
 
     def __init__(self, width: int, hidden: int, bias: bool = True, dropout: float = 0.0):
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.up = nn.Linear(width, 2 * hidden, bias=bias)  # the gate's rows, then the linear part's
         self.down = nn.Linear(hidden, width, bias=bias)
 

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from glassformer.models.dropout import Dropout
 from glassformer.models.tap import Tap, off
 
 
@@ -27,7 +28,7 @@ class EachPosition(Head):
     def __init__(self, width: int, outputs: int, kind: str = "labels", dropout: float = 0.0):
         super().__init__()
         self.kind = kind
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.linear = nn.Linear(width, outputs)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None, tap: Tap = off) -> Tensor:
@@ -82,7 +83,7 @@ class Whole(Head):
     def __init__(self, width: int, outputs: int, pooling: Pooling, dropout: float = 0.0):
         super().__init__()
         self.pooling = pooling
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.linear = nn.Linear(width, outputs)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None, tap: Tap = off) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from glassformer.config.model import ModelConfig
 from glassformer.models.attention import CrossAttention
 from glassformer.models.cells import CELLS, Parts, unroll
+from glassformer.models.dropout import Dropout
 from glassformer.models.model import Body
 from glassformer.models.state import Memory, refuse_ragged
 from glassformer.models.tap import Tap, inside, off
@@ -101,8 +102,8 @@ class RecurrentStack(Body):
         self.limit, self.width = None, config.width
         self.embedding_std = config.width**-0.5
         self.embedding = embedding
-        self.embedding_dropout = nn.Dropout(config.dropout_of("embedding"))
-        self.dropout = nn.Dropout(config.dropout_of("residual"))
+        self.embedding_dropout = Dropout(config.dropout_of("embedding"))
+        self.dropout = Dropout(config.dropout_of("residual"))
         hidden = config.width // directions
         self.blocks = nn.ModuleList(
             nn.ModuleList(Recurrence(config.family, config.width, hidden) for _ in range(directions))

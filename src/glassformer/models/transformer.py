@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.models.block import Block
+from glassformer.models.dropout import Dropout
 from glassformer.models.mask import Mask
 from glassformer.models.model import Body
 from glassformer.models.position import Position
@@ -44,7 +45,7 @@ class Stack(Body):
         self.limit = self.context = context
         self.mask = mask
         self.embedding, self.position = embedding, position
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.shift = shift or Unshifted()
         self.blocks = nn.ModuleList(blocks)
         self.norm = norm

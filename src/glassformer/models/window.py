@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config.model import ModelConfig
+from glassformer.models.dropout import Dropout
 from glassformer.models.layers import ACTIVATIONS
 from glassformer.models.model import Body
 from glassformer.models.state import Memory, refuse_ragged
@@ -48,8 +49,8 @@ class WindowNet(Body):
         self.embedding_std = 1.0
         self.embedding = embedding
         self.activation = ACTIVATIONS[config.activation]
-        self.embedding_dropout = nn.Dropout(config.dropout_of("embedding"))
-        self.dropout = nn.Dropout(config.dropout)
+        self.embedding_dropout = Dropout(config.dropout_of("embedding"))
+        self.dropout = Dropout(config.dropout)
         sizes = [config.window * config.width, *[config.hidden] * config.layers]
         self.blocks = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.down = nn.Linear(config.hidden, config.width)
