@@ -35,6 +35,7 @@ CASES: dict[str, dict[str, Any]] = {
     "many epochs": {"model.context": 8, "training.batch": 64},
     "masked gru": {"task": "masked", "model.family": "gru"},
     "batch norm": {"model.norm": "batch"},
+    "compiled attention": {"model.width": 64, "model.context": 64, "training.batch": 2},
     "patience": {
         "training.patience": 1,
         "training.eval_every": 2,

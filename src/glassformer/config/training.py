@@ -95,6 +95,10 @@ class TrainingConfig(Section):
         description="of products; auto: bf16 on a GPU, and for wide transformers on a CPU that multiplies it",
     )
     compile: OnOff = Field(default="auto", description="torch.compile; auto: when it pays")
+    kernels: Literal["auto", "off"] = Field(
+        default="auto",
+        description="attention by compiled loops of our own on a CPU; auto: where they are faster",
+    )
     device: str = Field(default="auto", description="cpu, cuda, cuda:1, mps; auto: the best there is")
     freeze: list[str] = Field(default=[], description="prefixes of parameters that stay as they are")
     tensorboard: bool = Field(default=False, description="also write TensorBoard files (needs the extra)")

@@ -9,7 +9,8 @@
     terminal.py what is shown on a terminal, and what when it goes away
     status.py   what goes on while there is nothing else to say
     drawing.py  a picture and its caption;  notebook.py a table in a notebook
-    compiled.py loops that numba compiles;  cores.py how many cores there are for us
+    compiled.py loops that numba compiles;  lanes/ what those over numbers are made of
+    cores.py    how many cores there are for us
     device.py   where and how the arithmetic is done
     process.py  what a process that computes for long sets up once
     waiting.py  how its threads wait for each other, as the machine is quiet or busy

@@ -33,6 +33,7 @@ class CompiledFolder:
     def _marker(self) -> Path:
         machine = os.uname() if hasattr(os, "uname") else ""
         hasher = hashlib.sha256(f"{sys.version} {version('numba')} {machine}".encode())
-        for path in sorted(self.folder.glob("*.py")):
+        shared = Path(__file__).parent / "lanes"
+        for path in sorted([*self.folder.glob("*.py"), *shared.glob("*.py")]):
             hasher.update(str(path).encode() + path.read_bytes())
         return cache_dir("compiled") / hasher.hexdigest()[:32]

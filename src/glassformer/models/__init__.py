@@ -3,7 +3,7 @@
     plain_gpt.py     read this first: a GPT on one page
     tap.py           the window into a forward pass, and the names of its sites: `3.z`, what heads give
 
-    attention.py     softmax(QKᵀ/√D)V and the multi-head layers around it
+    attention.py     softmax(QKᵀ/√D)V and the layers around it;  fast/ compiled, for training on a CPU
     mask.py          which keys a query may look at
     position.py      how a model knows the order of its tokens
     layers.py        norms and feed-forward nets

@@ -5,7 +5,7 @@ D head width (of queries and keys), E value width (D unless chosen otherwise).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import sqrt
 
@@ -106,6 +106,7 @@ class Mixer(nn.Module, ABC):
     position: Position
     dropout: float
     widths: tuple[int, int]  # of all heads' keys, H·D, and of their values, H·E
+    kernel: Callable[..., Tensor] = staticmethod(attend)  # training on a CPU puts a twin here (fast/)
 
     @abstractmethod
     def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -130,7 +131,7 @@ class Mixer(nn.Module, ABC):
         queries: Tensor | None = None,
     ) -> Tensor:
         """What the heads find, (B, H, T, E); as `attend` has it."""
-        return attend(q, k, v, mask, bias, dropout, queries)
+        return self.kernel(q, k, v, mask, bias, dropout, queries)
 
     def weights(
         self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None = None, queries: Tensor | None = None

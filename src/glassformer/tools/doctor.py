@@ -27,6 +27,7 @@ from glassformer.generation.open_step import open_step
 from glassformer.generation.request import Request
 from glassformer.generation.sampling import Sampler
 from glassformer.models.build import Decoder
+from glassformer.models.fast.attention import has_wide_registers
 
 LIMITS = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}  # of the largest value
 PACKAGES = ("glassformer", "torch", "numpy", "numba", "safetensors", "regex")
@@ -56,6 +57,12 @@ def facts(device: torch.device) -> dict[str, str]:
     if device.type == "cpu" and multiplies_bf16(device):
         entries["precision"] = (
             "float32; bf16 for transformers of width 64 and more, which this CPU multiplies"
+        )
+    if device.type == "cpu":
+        entries["attention"] = (
+            "own loops where a text is trained on"
+            if has_wide_registers()
+            else "PyTorch's kernel; own loops with dropout (without AVX-512 they are no faster)"
         )
     entries["compiler"] = shutil.which("c++") or "none: torch.compile cannot be used on a CPU"
     return entries

@@ -68,7 +68,7 @@ class Trainer(Steps):
         self.settings: dict[str, Any] = {}  # of the whole run, to be written down with each checkpoint
         self._saves, self._saved_at = 0, -1
         self._evaluations, self._began = 0, 0.0
-        how = (config.compile == "on", self.precision.name, self.layout.name, world.size)
+        how = (config.compile == "on", self.own_kernels, self.precision.name, self.layout.name, world.size)
         self.environment = environment(self.device, *how)
 
     def resume(self, checkpoint: Path) -> None:

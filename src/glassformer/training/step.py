@@ -20,6 +20,7 @@ from glassformer.config.training import TrainingConfig
 from glassformer.core.device import Precision
 from glassformer.core.errors import DivergedError, RunError
 from glassformer.data.order import fold_seed
+from glassformer.models.fast import attention as fast_attention
 from glassformer.objectives.objective import Batch, Objective
 from glassformer.training.checkpoint.snapshot import Progress
 from glassformer.training.compile import repeatable
@@ -75,6 +76,9 @@ class Steps:
         self.model, self.objective, self.config = model, objective, config
         self.device, self.width, self.world = device, width, world
         self.precision = Precision.choose(config.precision, device)
+        self.own_kernels = device.type == "cpu" and config.kernels == "auto" and config.compile != "on"
+        if self.own_kernels:
+            fast_attention.use(model)
         self.layout = make_layout(model, config.parallel, world, device, self.precision.name)
         self.updates = Updates(self.layout, config, self.precision)
         self.sizes = BatchSizes(config.batch, config.batch_growth)

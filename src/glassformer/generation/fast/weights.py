@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.generation.fast.kernels import functions, norm, products
+from glassformer.core.lanes import functions
+from glassformer.generation.fast.kernels import norm, products
 from glassformer.generation.fast.kernels.plan import Layer, Plan, Real
 from glassformer.models.attention import Attention, UnscaledAttention
 from glassformer.models.block import Block, add, post, pre, renorm

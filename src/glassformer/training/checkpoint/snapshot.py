@@ -53,7 +53,12 @@ class Snapshot:
 
 
 def environment(
-    device: torch.device, compiled: bool, precision: str, layout: str = "one", processes: int = 1
+    device: torch.device,
+    compiled: bool,
+    own_kernels: bool,
+    precision: str,
+    layout: str = "one",
+    processes: int = 1,
 ) -> dict[str, Any]:
     """What else bit-identical arithmetic depends on."""
     return {
@@ -65,6 +70,7 @@ def environment(
         "precision": precision,
         "threads": torch.get_num_threads(),
         "compiled": compiled,
+        "kernels": own_kernels,
         "layout": layout,
         "processes": processes,
     }

@@ -4,11 +4,8 @@
     plan.py       the names of the integers that say what there is, and where
     share.py      how threads share a walk
     products.py   rows times matrices;  attention.py what one head does;  norm.py norms
-    functions.py  exponentials and activations
     draw.py       the draw of a token
-    vector.py     sixteen numbers at a time, and numbers in memory
-    sources.py    what the compiled code is kept by
 
-It knows nothing of PyTorch or of Python objects; the folder above calls it. Only `walk` is compiled for a
-caller in Python, and kept between runs; the rest becomes part of it.
+What it is made of is in core/lanes. It knows nothing of PyTorch or of Python objects; the folder above calls
+it. Only `walk` is compiled for a caller in Python, and kept between runs; the rest becomes part of it.
 """

@@ -5,9 +5,8 @@ Letters: S positions seen, D head width, E value width.
 
 import numba as nb
 
-from glassformer.generation.fast.kernels.functions import exp
-from glassformer.generation.fast.kernels.products import products_of_row
-from glassformer.generation.fast.kernels.vector import (
+from glassformer.core.lanes.functions import exp
+from glassformer.core.lanes.vector import (
     WIDTH,
     before,
     fill,
@@ -23,6 +22,7 @@ from glassformer.generation.fast.kernels.vector import (
     store_part,
     total,
 )
+from glassformer.generation.fast.kernels.products import products_of_row
 
 LOWEST = -3.4e38
 

@@ -22,9 +22,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from glassformer.generation.fast.kernels.functions import exp
-from glassformer.generation.fast.kernels.plan import Draw, Plan
-from glassformer.generation.fast.kernels.vector import (
+from glassformer.core.lanes.functions import exp
+from glassformer.core.lanes.vector import (
     WIDTH,
     any_larger,
     any_nan,
@@ -46,6 +45,7 @@ from glassformer.generation.fast.kernels.vector import (
     total,
     where_less,
 )
+from glassformer.generation.fast.kernels.plan import Draw, Plan
 from glassformer.generation.noise import FIRST, GOLDEN, SECOND
 
 SETTINGS = len(Draw)

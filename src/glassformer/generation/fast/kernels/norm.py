@@ -4,7 +4,7 @@ import math
 
 import numba as nb
 
-from glassformer.generation.fast.kernels.vector import WIDTH, before, fill, fma, load_part, store_part, total
+from glassformer.core.lanes.vector import WIDTH, before, fill, fma, load_part, store_part, total
 
 LAYER, RMS = range(2)
 

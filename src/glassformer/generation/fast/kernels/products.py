@@ -16,7 +16,7 @@ Letters: R rows, C columns of a weight, N outputs.
 
 import numba as nb
 
-from glassformer.generation.fast.kernels.vector import (
+from glassformer.core.lanes.vector import (
     LINE,
     WIDTH,
     fill,

@@ -34,7 +34,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from glassformer.generation.fast.kernels.vector import get_int, inlined, instruction, put_int
+from glassformer.core.lanes.vector import get_int, inlined, instruction, put_int
 
 STEP = 8  # int64 to a line
 BEGUN, LOST, DONE, MINE = range(4)

@@ -18,17 +18,13 @@ Letters: R rows, C model width, H heads, K key-value heads, D head width, E valu
 V vocabulary, N outputs.
 """
 
+from pathlib import Path
+
 import numba as nb
 
-from glassformer.generation.fast.kernels.attention import attend, turn
-from glassformer.generation.fast.kernels.draw import draw_row
-from glassformer.generation.fast.kernels.functions import SWIGLU, activate
-from glassformer.generation.fast.kernels.norm import copy, norm
-from glassformer.generation.fast.kernels.plan import Layer, Plan, Real
-from glassformer.generation.fast.kernels.products import BFLOAT16, FLOAT32, linear
-from glassformer.generation.fast.kernels.share import BEGUN, await_walk, end_walk, publish, take
-from glassformer.generation.fast.kernels.sources import fingerprint
-from glassformer.generation.fast.kernels.vector import (
+from glassformer.core.lanes.functions import SWIGLU, activate
+from glassformer.core.lanes.sources import fingerprint
+from glassformer.core.lanes.vector import (
     WIDTH,
     get,
     get_int,
@@ -36,6 +32,13 @@ from glassformer.generation.fast.kernels.vector import (
     load_part,
     store_part,
 )
+from glassformer.generation import noise
+from glassformer.generation.fast.kernels.attention import attend, turn
+from glassformer.generation.fast.kernels.draw import draw_row
+from glassformer.generation.fast.kernels.norm import copy, norm
+from glassformer.generation.fast.kernels.plan import Layer, Plan, Real
+from glassformer.generation.fast.kernels.products import BFLOAT16, FLOAT32, linear
+from glassformer.generation.fast.kernels.share import BEGUN, await_walk, end_walk, publish, take
 
 PART = 1 << 17  # bytes of weights that make a part of a stretch
 PARTS = 4  # that each thread gets, where there is enough to do
@@ -43,7 +46,7 @@ LAYER_STRETCHES = 5
 
 
 def compiled_walk(sources):
-    """The walk as these sources make it (sources.py)."""
+    """The walk as these sources make it (core/lanes/sources.py)."""
 
     @nb.njit(nogil=True, cache=True)
     def walk(plan, layers, reals, me, after, spins):
@@ -341,6 +344,6 @@ def shift(plan, out, x, weight, reach, pool):
                 store_part(row, c, C, load_part(row, c, C) + product)
 
 
-walk = compiled_walk(fingerprint())
+walk = compiled_walk(fingerprint(Path(__file__).parent, noise.GOLDEN, noise.FIRST, noise.SECOND))
 # Now, or from the cache: not when several threads call it for the first time.
 walk.compile("int64(int64[::1], int64[:, ::1], float32[:, ::1], int64, int64, int64)")

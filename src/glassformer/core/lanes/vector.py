@@ -5,8 +5,8 @@ around it. Here it is written down: `Lanes` are sixteen sums that run beside eac
 in one fixed tree. So the same numbers give the same bits wherever they are added up.
 
 Memory is named by its address, a plain integer, and counted in numbers from there: a model is then a table of
-integers, whatever its shapes, and one compiled program serves all of them. Nothing checks these addresses;
-../weights.py and ../step.py make them.
+integers, whatever its shapes, and one compiled program serves all of them. Nothing checks these addresses:
+whoever calls compiled code answers for them.
 """
 
 import operator
@@ -26,6 +26,7 @@ instruction: Any = intrinsic  # what is called without the `typing` that it is w
 _FLOAT, _DOUBLE, _INT, _LONG = ir.FloatType(), ir.DoubleType(), ir.IntType(32), ir.IntType(64)
 _FLOATS, _INTS = ir.VectorType(_FLOAT, WIDTH), ir.VectorType(_INT, WIDTH)
 _IOTA = ir.Constant(_INTS, list(range(WIDTH)))
+GOLDEN, FIRST_FACTOR, SECOND_FACTOR = 0x9E3779B1, 0x7FEB352D, 0x846CA68B  # of the hash of 32 bits
 
 
 class Lanes(types.Type):
@@ -131,10 +132,7 @@ def _inside(builder, i, n):
     most = builder.select(
         builder.icmp_signed("<", left, ir.Constant(_LONG, WIDTH)), left, ir.Constant(_LONG, WIDTH)
     )
-    one = builder.insert_element(
-        ir.Constant(_INTS, ir.Undefined), builder.trunc(most, _INT), ir.Constant(_INT, 0)
-    )
-    return builder.icmp_signed("<", _IOTA, builder.shuffle_vector(one, one, ir.Constant(_INTS, [0] * WIDTH)))
+    return builder.icmp_signed("<", _IOTA, _spread_int(builder, most))
 
 
 def _load_part(builder, start, i, n, kind, size):
@@ -360,6 +358,37 @@ def before(typing, x, i, n):
         return builder.select(_inside(builder, args[1], args[2]), args[0], _constant(0.0))
 
     return lanes(lanes, number, number), generate
+
+
+@instruction
+def kept(typing, x, key, i, bound):
+    """x with zeros in some lanes: a lane stays if the hash of its number, the first being i, reaches `bound`.
+
+    Key and bound are whole numbers below 2³²; the share of what is left out is bound / 2³².
+    """
+
+    def generate(context, builder, signature, args):
+        x, key, i, bound = args
+        h = builder.add(_IOTA, _spread_int(builder, i))
+        h = builder.xor(builder.mul(h, _ints(GOLDEN)), _spread_int(builder, key))
+        for shift, factor in ((16, FIRST_FACTOR), (15, SECOND_FACTOR)):
+            h = builder.mul(builder.xor(h, builder.lshr(h, _ints(shift))), _ints(factor))
+        h = builder.xor(h, builder.lshr(h, _ints(16)))
+        stays = builder.icmp_unsigned(">=", h, _spread_int(builder, bound))
+        return builder.select(stays, x, _constant(0.0))
+
+    return lanes(lanes, number, number, number), generate
+
+
+def _ints(x):
+    return ir.Constant(_INTS, [x] * WIDTH)
+
+
+def _spread_int(builder, x):
+    one = builder.insert_element(
+        ir.Constant(_INTS, ir.Undefined), builder.trunc(x, _INT), ir.Constant(_INT, 0)
+    )
+    return builder.shuffle_vector(one, one, ir.Constant(_INTS, [0] * WIDTH))
 
 
 def _any(compare):

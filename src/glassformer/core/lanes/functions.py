@@ -8,7 +8,7 @@ import math
 
 import numba as nb
 
-from glassformer.generation.fast.kernels.vector import (
+from glassformer.core.lanes.vector import (
     WIDTH,
     absolute,
     fma,
