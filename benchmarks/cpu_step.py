@@ -2,8 +2,8 @@
 
 python benchmarks/cpu_step.py [--rounds 5] [--attention]
 
-Steps of one model, in turns, the best of each way; with `--attention` that alone, beside PyTorch's kernel. The
-text is random numbers: only time is measured. Whether a model learns as well, the recipes say.
+Steps of one model, in turns, the best of each way; with `--attention` that alone, beside PyTorch's kernel.
+The text is random numbers: only time is measured. Whether a model learns as well, the recipes say.
 """
 
 import argparse
@@ -96,17 +96,13 @@ def main() -> None:
     native = "has" if multiplies_bf16(CPU) else "has no"
     show(f"This CPU {native} instructions for products of bfloat16; {torch.get_num_threads()} threads.")
     if asked.attention:
-        show(
-            f"{'batch, heads, positions, head width':40}{'dropout':>8}{'PyTorch':>10}{'loops':>8}{'times':>7}  (ms)"
-        )
+        show(f"{'batch, heads, positions, head width':40} dropout   PyTorch   loops  times")
         for shape in HEADS:
             for dropout in (0.0, 0.2):
                 a, b = measure_attention(shape, dropout, asked.rounds)
                 show(f"{', '.join(map(str, shape)):40}{dropout:8}{1e3 * a:10.2f}{1e3 * b:8.2f}{a / b:7.2f}")
         return
-    show(
-        f"{'layers, width, hidden, batch, context, vocabulary':52}{'dropout':>8}{'float32':>9}{'bf16':>8}{'loops':>8}"
-    )
+    show(f"{'layers, width, hidden, batch, context, vocabulary':52} dropout float32    bf16   loops")
     for size in SIZES:
         for dropout in (0.0, 0.2):
             times = measure(size, dropout, asked.rounds)

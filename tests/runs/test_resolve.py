@@ -90,6 +90,15 @@ def test_a_faster_machine_gets_more_steps(task: LanguageTask, text_file: Path) -
     assert fast.training.steps > slow.training.steps
 
 
+def test_a_step_is_timed_with_the_dropout_that_it_will_have(task: LanguageTask, text_file: Path) -> None:
+    """With dropout a step takes longer, so fewer fit into the time."""
+    slower = Machine(CPU, 1, lambda config: 1.0 if not config.model.dropout else 2.0, lambda: 1e11)
+    config = resolve(asked(text_file), None, task, slower).config
+    assert config.model.dropout == 0.1 and config.training.steps == int(4 * 60 * 0.85 / 2.0)
+    without = resolve(asked(text_file, **{"model.dropout": 0.0}), None, task, slower).config
+    assert without.model.dropout == 0.0 and without.training.steps == int(4 * 60 * 0.85 / 1.0)
+
+
 def test_a_warmup_fits_the_run_or_is_said(task: LanguageTask, text_file: Path) -> None:
     """The 2017 paper's: a fifth of a short run, to the highest rate that its 4,000 steps lead to."""
     wishes = asked(text_file, **{"training.optimizer": "adam"})

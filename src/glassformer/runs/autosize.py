@@ -79,16 +79,23 @@ def _for_text(asked: Settings, data: Task, amount: TextAmount, machine: Machine)
     if "batch" not in training:
         batch = _divisible(batch, training, machine.processes)
     chosen = merge({"training": {"batch": batch}}, chosen)
-    seconds = machine.seconds_per_step(build(chosen))
-    affordable = max(50, int(minutes * 60 * TRAINING_SHARE / seconds))
     useful = max(50, MOST_EPOCHS * tokens // (batch * context))
-    steps = training.get("steps") or min(affordable, useful)
+
+    def plan(dropout: float) -> tuple[Settings, float, int, int]:
+        """With this dropout: settings, seconds of a step, the steps there is time for, and those taken."""
+        settings = merge({"model": {"dropout": dropout}}, chosen)
+        seconds = machine.seconds_per_step(build(settings))
+        affordable = max(50, int(minutes * 60 * TRAINING_SHARE / seconds))
+        return settings, seconds, affordable, training.get("steps") or min(affordable, useful)
+
+    planned, seconds, affordable, steps = plan(0.0)
+    if dropout := _dropout_for(steps * batch * context / tokens):  # with it a step takes longer
+        planned, seconds, affordable, steps = plan(dropout)
     epochs = steps * batch * context / tokens
     rest: Settings = {
-        "model": {"dropout": 0.2 if epochs > 20 else 0.1 if epochs > 8 else 0.0},
         "training": {"steps": steps, "sample_every": max(10, steps // 4), **_rhythm(steps, training)},
     }
-    config = build(merge(rest, chosen, {"training": {"steps": steps}}))
+    config = build(merge(rest, planned, {"training": {"steps": steps}}))
     why = f"what {minutes:g} minute{'s' * (minutes != 1)} here can train well"
     if parameters == 6.0 * tokens:
         why = "enough for the text"
@@ -97,6 +104,11 @@ def _for_text(asked: Settings, data: Task, amount: TextAmount, machine: Machine)
     passes = f"{epochs:.1f} times through {_count(tokens)} tokens"
     longer = "steps" not in training and steps == affordable  # else more time would not be used
     return Sizes(config, _reasons(config, data, passes, why, seconds, longer), seconds)
+
+
+def _dropout_for(epochs: float) -> float:
+    """Of a text that is seen so many times: the more often, the easier it is to learn by heart."""
+    return 0.2 if epochs > 20 else 0.1 if epochs > 8 else 0.0
 
 
 def _for_examples(asked: Settings, data: Task, amount: ExampleAmount, machine: Machine) -> Sizes:
