@@ -8,7 +8,6 @@ The text is random numbers: only time is measured. Whether a model learns as wel
 
 import argparse
 import time
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -18,9 +17,9 @@ from glassformer.config.training import TrainingConfig
 from glassformer.core.device import multiplies_bf16
 from glassformer.core.process import tune_process
 from glassformer.data.shards import Tokens
-from glassformer.models import attention
+from glassformer.models.attention import attend
 from glassformer.models.build import Decoder
-from glassformer.models.fast import attention as fast
+from glassformer.models.fast.wanted import compiled_loops
 from glassformer.models.mask import Mask
 from glassformer.objectives.language import LanguageModelling
 from glassformer.training.step import Steps
@@ -75,12 +74,13 @@ def measure_attention(shape: tuple[int, ...], dropout: float, rounds: int) -> li
     """Seconds of attention, forth and back, by PyTorch and by the loops."""
     q, k, v = (torch.randn(shape, requires_grad=True) for _ in range(3))
     above, mask, best = torch.randn(shape), Mask(causal=True), [float("inf")] * 2
-    ways: list[Callable[..., torch.Tensor]] = [attention.attend, fast.attend]
     for turn in range(1 + rounds):
-        for i, way in enumerate(ways):
+        for i, loops in enumerate((False, True)):
             for _ in range(5):
                 began = time.perf_counter()
-                torch.autograd.grad(way(q, k, v, mask, dropout=dropout), (q, k, v), above)
+                with compiled_loops(loops):
+                    z = attend(q, k, v, mask, dropout=dropout)
+                torch.autograd.grad(z, (q, k, v), above)
                 best[i] = min(best[i], time.perf_counter() - began) if turn else best[i]
     return best
 

@@ -58,4 +58,3 @@ def test_compiled_models_and_small_ones_do_without(calls: list[str], tmp_path: P
     trainer.reader.close()
     compiled = make_trainer(tmp_path / "compiled", wide(compile="on"))
     assert not calls and not compiled.environment["kernels"]
-    assert all(getattr(m, "kernel", None) is not fast.attend for m in compiled.model.modules())

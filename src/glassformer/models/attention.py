@@ -5,7 +5,7 @@ D head width (of queries and keys), E value width (D unless chosen otherwise).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import sqrt
 
@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from glassformer.models.dropout import drop
+from glassformer.models.fast import attention as fast_attention
 from glassformer.models.mask import Mask, last_positions
 from glassformer.models.position import Position
 from glassformer.models.state import LayerState, Memory
@@ -60,7 +61,10 @@ def attend(
     dropout: float = 0.0,
     queries: Tensor | None = None,
 ) -> Tensor:
-    """The same on PyTorch's fused kernels, which never hold the T×S weights. Twin of `attend_by_formula`."""
+    """The same on fused kernels, which never hold the T×S weights. Twin of `attend_by_formula`."""
+    plain = bias is None and queries is None and not is_compiling()
+    if plain and fast_attention.fits(q, k, v, mask, dropout):
+        return fast_attention.attend(q, k, v, dropout)
     if q.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         # The kernel's backward pass takes over three times as long in bfloat16 on a CPU.
         with torch.autocast("cpu", enabled=False):
@@ -106,7 +110,6 @@ class Mixer(nn.Module, ABC):
     position: Position
     dropout: float
     widths: tuple[int, int]  # of all heads' keys, H·D, and of their values, H·E
-    kernel: Callable[..., Tensor] = staticmethod(attend)  # training on a CPU puts a twin here (fast/)
 
     @abstractmethod
     def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -131,7 +134,7 @@ class Mixer(nn.Module, ABC):
         queries: Tensor | None = None,
     ) -> Tensor:
         """What the heads find, (B, H, T, E); as `attend` has it."""
-        return self.kernel(q, k, v, mask, bias, dropout, queries)
+        return attend(q, k, v, mask, bias, dropout, queries)
 
     def weights(
         self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None = None, queries: Tensor | None = None

@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 from torch.compiler import is_compiling
 from torch.nn import functional as F
 
+from glassformer.models.fast import loss as fast_loss
 from glassformer.models.model import scores
 from glassformer.models.tap import Tap, off
 
@@ -92,10 +93,9 @@ class _HeadLoss(Function):
             dx, dw = torch.empty_like(h), torch.zeros_like(weight, dtype=wide)
             for first in range(0, len(x), rows):
                 chosen = slice(first, first + rows)
-                scores = (h[chosen] @ w.t()).to(wide)  # (rows, V)
+                scores = h[chosen] @ w.t()  # (rows, V)
                 losses, gradient = with_gradient(scores, targets[chosen], smoothing)
                 total += losses.sum()
-                gradient = gradient.to(dtype)
                 torch.mm(gradient, w, out=dx[chosen])
                 if ctx.needs_input_grad[1]:
                     dw += gradient.t() @ h[chosen]
@@ -114,18 +114,21 @@ class _HeadLoss(Function):
 
 
 def with_gradient(scores: Tensor, targets: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Each row's loss (n), and the gradient of it by its scores (n, V).
+    """Each row's loss (n), and the gradient of it by its scores (n, V), in their type and maybe their place.
 
     The largest share of a softmax is at least 1/V, so that its logarithm, unlike that of any other, is safe.
     """
     scored = targets != NOT_SCORED
+    if fast_loss.fits(scores):
+        return fast_loss.into_gradient(scores, targets, scored, smoothing), scores
+    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
     column = targets.where(scored, 0)[:, None]  # (n, 1)
-    top, wanted = scores.amax(dim=-1), scores.gather(1, column)[:, 0]
+    top, wanted = wide.amax(dim=-1), wide.gather(1, column)[:, 0]
     if smoothing:  # a share of the target is spread over all entries
-        wanted = (1 - smoothing) * wanted + smoothing * scores.mean(dim=-1)
-    shares = torch.softmax(scores, dim=-1)
+        wanted = (1 - smoothing) * wanted + smoothing * wide.mean(dim=-1)
+    shares = torch.softmax(wide, dim=-1)
     losses = top - shares.amax(dim=-1).log() - wanted
     shares.scatter_add_(1, column, torch.full_like(column, smoothing - 1.0, dtype=shares.dtype))
     if smoothing:
         shares -= smoothing / shares.shape[-1]
-    return losses.where(scored, 0.0), shares.masked_fill_(~scored[:, None], 0.0)
+    return losses.where(scored, 0.0), shares.masked_fill_(~scored[:, None], 0.0).to(scores.dtype)

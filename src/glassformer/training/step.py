@@ -20,7 +20,7 @@ from glassformer.config.training import TrainingConfig
 from glassformer.core.device import Precision
 from glassformer.core.errors import DivergedError, RunError
 from glassformer.data.order import fold_seed
-from glassformer.models.fast import attention as fast_attention
+from glassformer.models.fast.wanted import compiled_loops
 from glassformer.objectives.objective import Batch, Objective
 from glassformer.training.checkpoint.snapshot import Progress
 from glassformer.training.compile import repeatable
@@ -77,8 +77,6 @@ class Steps:
         self.device, self.width, self.world = device, width, world
         self.precision = Precision.choose(config.precision, device)
         self.own_kernels = device.type == "cpu" and config.kernels == "auto" and config.compile != "on"
-        if self.own_kernels:
-            fast_attention.use(model)
         self.layout = make_layout(model, config.parallel, world, device, self.precision.name)
         self.updates = Updates(self.layout, config, self.precision)
         self.sizes = BatchSizes(config.batch, config.batch_growth)
@@ -100,7 +98,7 @@ class Steps:
             self.world.set_phase(f"step {progress.step + 1}, micro-batch {i + 1}")
             self._seed(i)
             with repeatable(self.device), self.layout.micro(last=i + 1 == len(batches)):
-                with self.precision.context():
+                with self.precision.context(), compiled_loops(self.own_kernels):
                     loss = self.objective.loss(forward, batch, config.label_smoothing) / targets
                 total += loss.detach()
                 # Gradients are averaged over the processes, and are to be summed.

@@ -67,6 +67,17 @@ def _spread(builder, x):
     return builder.shuffle_vector(one, one, ir.Constant(_INTS, [0] * WIDTH))
 
 
+def _ints(x):
+    return ir.Constant(_INTS, [x] * WIDTH)
+
+
+def _spread_int(builder, x):
+    one = builder.insert_element(
+        ir.Constant(_INTS, ir.Undefined), builder.trunc(x, _INT), ir.Constant(_INT, 0)
+    )
+    return builder.shuffle_vector(one, one, ir.Constant(_INTS, [0] * WIDTH))
+
+
 # Single numbers
 
 
@@ -191,6 +202,21 @@ def store(typing, start, i, x):
     def generate(context, builder, signature, args):
         place = _pointer(builder, args[0], args[1], _FLOAT, _FLOATS)
         builder.store(args[2], place).align = 4
+        return context.get_dummy_value()
+
+    return types.none(address, number, lanes), generate
+
+
+@instruction
+def store_bf16(typing, start, i, x):
+    """The same as bfloat16, rounded to the nearest, ties to even; not for what is no number."""
+
+    def generate(context, builder, signature, args):
+        bits, short = builder.bitcast(args[2], _INTS), ir.VectorType(ir.IntType(16), WIDTH)
+        odd = builder.and_(builder.lshr(bits, _ints(16)), _ints(1))
+        bits = builder.add(bits, builder.add(odd, _ints(0x7FFF)))
+        place = _pointer(builder, args[0], args[1], ir.IntType(16), short)
+        builder.store(builder.trunc(builder.lshr(bits, _ints(16)), short), place).align = 2
         return context.get_dummy_value()
 
     return types.none(address, number, lanes), generate
@@ -378,17 +404,6 @@ def kept(typing, x, key, i, bound):
         return builder.select(stays, x, _constant(0.0))
 
     return lanes(lanes, number, number, number), generate
-
-
-def _ints(x):
-    return ir.Constant(_INTS, [x] * WIDTH)
-
-
-def _spread_int(builder, x):
-    one = builder.insert_element(
-        ir.Constant(_INTS, ir.Undefined), builder.trunc(x, _INT), ir.Constant(_INT, 0)
-    )
-    return builder.shuffle_vector(one, one, ir.Constant(_INTS, [0] * WIDTH))
 
 
 def _any(compare):

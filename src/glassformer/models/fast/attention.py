@@ -1,8 +1,8 @@
 """Attention under a causal mask for training on a CPU, with and without dropout.
 
-Twin of `attend` in ../attention.py, in float32, for whole sequences. What it does not fit takes `attend`, as
-does everything without a gradient to come: evaluation, generation. With AVX-512 it is three to four times as
-fast as PyTorch's kernel; with less, about as fast, but PyTorch has no kernel with dropout there.
+Twin of `attend` in ../attention.py, where it is called: in float32, for whole sequences. What it does not fit
+takes PyTorch's kernels, as does everything that is no step of training. With AVX-512 it is three to four
+times as fast as they are; with less, about as fast, but there is no fused kernel with dropout on a CPU.
 """
 
 from functools import cache
@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.compiler import is_compiling
 
-from glassformer.models import attention
+from glassformer.models.fast.wanted import are_wanted
 from glassformer.models.mask import Mask
 
 LEAST = 1 << 17  # products of one head of one sequence, below which other things take the time
@@ -23,53 +22,29 @@ HASHES = 1 << 32
 ROWS, COLUMNS = 8, 32  # of a tile (tiles.py)
 
 
-def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Mask,
-    bias: Tensor | None = None,
-    dropout: float = 0.0,
-    queries: Tensor | None = None,
-) -> Tensor:
-    """As `attention.attend` has it; by the compiled loops where they fit."""
-    plain = bias is None and queries is None and (dropout > 0 or has_wide_registers())
-    if not plain or not fits(q, k, v, mask):
-        return attention.attend(q, k, v, mask, bias, dropout, queries)
+def attend(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
+    """softmax(QKᵀ/√D)V of queries (B, H, T, D), keys and values (B, K, T, D) that fit."""
     bound = min(round(dropout * HASHES), HASHES - 1)
     seed = int(torch.empty((), dtype=torch.int64).random_()) % HASHES if bound else 0
     with torch.autocast("cpu", enabled=False):
         return _Causal.apply(q.float(), k.float(), v.float(), seed, bound)
 
 
-def fits(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> bool:
-    """Whether the loops are made for these queries (B, H, T, D), keys and values, under this mask."""
+def fits(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float) -> bool:
+    """Whether the loops are wanted, and made for these, under this mask."""
+    if not are_wanted() or q.device.type != "cpu":
+        return False
     T, D = q.shape[-2:]
-    wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     whole = mask.is_triangle(T, k.shape[-2]) and T % ROWS == 0 and T * T * D >= LEAST
     types = {x.dtype for x in (q, k, v)} <= {torch.float32, torch.bfloat16}
-    return (
-        wanted
-        and whole
-        and types
-        and q.device.type == "cpu"
-        and v.shape[-1] == D
-        and D % COLUMNS == 0
-        and not is_compiling()
-    )
+    pays = dropout > 0 or has_wide_registers()
+    return whole and types and pays and v.shape[-1] == D and D % COLUMNS == 0
 
 
 @cache
 def has_wide_registers() -> bool:
     """Whether a tile's sums stay in the processor."""
     return torch.backends.cpu.get_cpu_capability() == "AVX512"
-
-
-def use(model: nn.Module) -> None:
-    """Have every layer of a model that attends do so by it; layers with a way of their own keep that."""
-    for module in model.modules():
-        if isinstance(module, attention.Mixer):
-            module.kernel = attend
 
 
 class _Causal(Function):

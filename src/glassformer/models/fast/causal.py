@@ -106,14 +106,19 @@ def row_key(seed, row):
 
 @nb.njit(nogil=True)
 def weigh(row, n, i, scale):
-    """Scores of query i become weights, with zeros from i + 1 up to n. Returns log Σ exp of the scores."""
+    """Scores of query i become weights, with zeros from i + 1 up to n. Returns log Σ exp of the scores.
+
+    A score that is no number, or infinite, makes all of them no numbers: `largest` and `exp` would hide it.
+    """
     whole = (i + 1) - (i + 1) % WIDTH
-    best = fill(LOWEST)
+    best, sound = fill(LOWEST), fill(0.0)
     for j in range(0, whole, WIDTH):
         best = larger(best, load(row, j))
-    top = largest(best)
+        sound = fma(load(row, j), 0.0, sound)
+    top, none = largest(best), total(sound)
     for j in range(whole, i + 1):
         top = max(top, get(row, j))
+        none += get(row, j) * nb.float32(0.0)
     sums = fill(0.0)
     for j in range(0, whole, WIDTH):
         e = exp((load(row, j) - top) * scale)
@@ -123,7 +128,7 @@ def weigh(row, n, i, scale):
         e = before(exp((load(row, whole) - top) * scale), whole, i + 1)
         sums = sums + e
         store(row, whole, e)
-    all_of_it = total(sums)
+    all_of_it = total(sums) + none
     part = nb.float32(1.0) / all_of_it
     for j in range(0, n, WIDTH):
         store(row, j, load(row, j) * part)
