@@ -19,7 +19,7 @@ from glassformer.core.process import tune_process
 from glassformer.data.shards import Tokens
 from glassformer.models.attention import attend
 from glassformer.models.build import Decoder
-from glassformer.models.fast.wanted import compiled_loops
+from glassformer.models.fast.wanted import own_loops
 from glassformer.models.mask import Mask
 from glassformer.objectives.language import LanguageModelling
 from glassformer.training.step import Steps
@@ -78,7 +78,7 @@ def measure_attention(shape: tuple[int, ...], dropout: float, rounds: int) -> li
         for i, loops in enumerate((False, True)):
             for _ in range(5):
                 began = time.perf_counter()
-                with compiled_loops(loops):
+                with own_loops(loops):
                     z = attend(q, k, v, mask, dropout=dropout)
                 torch.autograd.grad(z, (q, k, v), above)
                 best[i] = min(best[i], time.perf_counter() - began) if turn else best[i]

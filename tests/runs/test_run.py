@@ -240,7 +240,8 @@ def test_automatic_sizes_say_what_and_why(text_file: Path, tmp_path: Path) -> No
     )
     assert [n.split(":")[0] for n in display.notes[:4]] == ["Data", "Warning", "Model", "Training"]
     assert "is in the training text too" in display.notes[1]  # which only repeats ten lines
-    assert str(made.config.training.steps) in display.notes[3]
+    planned = int(display.notes[3].split()[1])  # on a busy machine it is held to its time, with fewer
+    assert 0 < made.config.training.steps <= planned
     assert made.config.training.patience > 0
 
 

@@ -51,7 +51,7 @@ def refuse_edited(path: Path, config: Config, sealed: Settings) -> None:
 
 
 # What a run that does not say was made with: the settings before there was a choice.
-ORIGINAL = {"split": "name", "newlines": "keep"}
+ORIGINAL = {"data": {"split": "name", "newlines": "keep"}, "training": {"kernels": "off"}}
 
 
 def save_config(config: Config, path: Path) -> None:
@@ -67,9 +67,10 @@ def load_config(path: Path) -> Config:
             f"{path} has format_version {shortened(version)}; this glassformer reads 1 to {FORMAT_VERSION}. "
             "Open it with the version that wrote it."
         )
-    data = content.get("data")
-    if isinstance(data, dict):
-        content = merge(content, {"data": {**ORIGINAL, **data}})
+    for name, original in ORIGINAL.items():
+        section = content.get(name)
+        if isinstance(section, dict):
+            content = merge(content, {name: {**original, **section}})
     return build(content, str(path))
 
 

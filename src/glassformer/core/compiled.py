@@ -13,10 +13,11 @@ from glassformer.core.files import cache_dir, write_atomically
 
 
 class CompiledFolder:
-    """A folder of such loops. A file in the cache says that these very versions were compiled here."""
+    """A folder of such loops, and those it takes from. A file in the cache says that these very versions were
+    compiled here."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, *folders: Path):
+        self.folders = folders
 
     def was_compiled(self) -> None:
         """Remember it, where that can be."""
@@ -33,7 +34,6 @@ class CompiledFolder:
     def _marker(self) -> Path:
         machine = os.uname() if hasattr(os, "uname") else ""
         hasher = hashlib.sha256(f"{sys.version} {version('numba')} {machine}".encode())
-        shared = Path(__file__).parent / "lanes"
-        for path in sorted([*self.folder.glob("*.py"), *shared.glob("*.py")]):
+        for path in sorted(path for folder in self.folders for path in folder.glob("*.py")):
             hasher.update(str(path).encode() + path.read_bytes())
         return cache_dir("compiled") / hasher.hexdigest()[:32]

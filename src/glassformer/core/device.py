@@ -30,7 +30,7 @@ PrecisionName = Literal["auto", "float32", "bf16", "fp16"]
 
 @cache
 def multiplies_bf16(device: torch.device) -> bool:
-    """Whether the processor has instructions for products of bfloat16; on a CPU they are twice as fast."""
+    """Whether the processor has instructions for products of bfloat16."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported()
     return device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from glassformer.core import lanes
 from glassformer.core.compiled import CompiledFolder
 from glassformer.core.errors import UsageError
 from glassformer.generation.engine import ROWS, Engine
@@ -28,7 +29,7 @@ PRECISIONS: dict[Weights, Literal["float32", "bfloat16", "int8"]] = {
 LOADING, COMPILING = 0.6, 25.0
 SECONDS_PER_TOKEN, SECONDS_PER_WEIGHT = 1.2e-3, 3e-10  # of the open pass on two cores
 
-compiled_loops = CompiledFolder(Path(__file__).with_name("fast") / "kernels")
+compiled_loops = CompiledFolder(Path(__file__).with_name("fast") / "kernels", Path(lanes.__file__).parent)
 
 
 def choose_weights(model: LanguageModel, weights: Weights = "auto", tokens: int | None = None) -> Weights:

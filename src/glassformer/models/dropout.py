@@ -1,8 +1,8 @@
 """Dropout: in training each number is left out with chance p, and the others grow by 1 / (1 − p).
 
-PyTorch's own draws a random number for every element, one after the other, on a CPU; in a small model that is
-a seventh of a step. Here four elements share a draw of 64 bits, so p is a multiple of 1/65536. On a GPU and
-in compiled code PyTorch's own is used.
+PyTorch's own draws a random number for every element, one after the other, on a CPU; in a small model that
+takes as long as some products. Here four elements share a draw of 64 bits, so p is a multiple of 1/65536. On
+a GPU and in compiled code PyTorch's own is used.
 """
 
 from math import prod
@@ -23,7 +23,8 @@ def drop(x: Tensor, p: float) -> Tensor:
     if x.device.type != "cpu" or is_compiling():
         return F.dropout(x, p)
     left_out = min(max(round(p * PARTS), 1), PARTS - 1)
-    draws = torch.empty(-(-prod(x.shape) // SHARING), dtype=torch.int64).random_(-(1 << 63), None)
+    count = -(-prod(x.shape) // SHARING)
+    draws = torch.empty(count, dtype=torch.int64, device="cpu").random_(-(1 << 63), None)
     chances = draws.view(torch.int16)[: x.numel()].view(x.shape)  # from −PARTS / 2 on
     return x * (chances >= left_out - PARTS // 2) * (PARTS / (PARTS - left_out))
 

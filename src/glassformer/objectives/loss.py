@@ -64,9 +64,16 @@ def can_join(head: nn.Linear, x: Tensor) -> bool:
 
     A compiler joins them by itself. Of float16 gradients only those of a scaled loss are large enough.
     """
-    wanted = torch.is_grad_enabled() and x.requires_grad
-    types = (torch.float32, torch.float64, torch.bfloat16)
-    return head.bias is None and wanted and not is_compiling() and product_type(x) in types
+    if (
+        is_compiling()
+        or not torch.is_grad_enabled()
+        or not x.requires_grad
+        or x.device.type not in SCORES_AT_ONCE
+    ):
+        return False
+    hooked = head._forward_hooks or head._forward_pre_hooks or head._backward_hooks
+    plain = type(head) is nn.Linear and head.bias is None and not hooked
+    return plain and product_type(x) in (torch.float32, torch.float64, torch.bfloat16)
 
 
 def product_type(x: Tensor) -> torch.dtype:
@@ -86,18 +93,19 @@ class _HeadLoss(Function):
         ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, smoothing: float, dtype: torch.dtype
     ) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
-            rows = max(LEAST_ROWS, SCORES_AT_ONCE.get(x.device.type, 1 << 28) // len(weight))
+            rows = max(LEAST_ROWS, SCORES_AT_ONCE[x.device.type] // len(weight))
             wide = torch.promote_types(dtype, torch.float32)
             h, w = x.to(dtype), weight.to(dtype)
             total = x.new_zeros((), dtype=wide)
-            dx, dw = torch.empty_like(h), torch.zeros_like(weight, dtype=wide)
+            dx = torch.empty_like(h)
+            dw = torch.zeros_like(weight, dtype=wide) if ctx.needs_input_grad[1] else None
             for first in range(0, len(x), rows):
                 chosen = slice(first, first + rows)
                 scores = h[chosen] @ w.t()  # (rows, V)
                 losses, gradient = with_gradient(scores, targets[chosen], smoothing)
                 total += losses.sum()
                 torch.mm(gradient, w, out=dx[chosen])
-                if ctx.needs_input_grad[1]:
+                if dw is not None:
                     dw += gradient.t() @ h[chosen]
         ctx.save_for_backward(dx, dw)
         ctx.types = x.dtype, weight.dtype
@@ -107,8 +115,8 @@ class _HeadLoss(Function):
     @once_differentiable
     def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         gradients = (
-            (d * above[0]).to(kind) if needed else None
-            for d, kind, needed in zip(ctx.saved_tensors, ctx.types, ctx.needs_input_grad[:2], strict=True)
+            None if d is None else (d * above[0]).to(kind)
+            for d, kind in zip(ctx.saved_tensors, ctx.types, strict=True)
         )
         return *gradients, None, None, None
 

@@ -89,7 +89,8 @@ def _for_text(asked: Settings, data: Task, amount: TextAmount, machine: Machine)
         return settings, seconds, affordable, training.get("steps") or min(affordable, useful)
 
     planned, seconds, affordable, steps = plan(0.0)
-    if dropout := _dropout_for(steps * batch * context / tokens):  # with it a step takes longer
+    dropout = _dropout_for(steps * batch * context / tokens)
+    if dropout and "dropout" not in shape:  # with it a step takes longer
         planned, seconds, affordable, steps = plan(dropout)
     epochs = steps * batch * context / tokens
     rest: Settings = {

@@ -28,6 +28,7 @@ from glassformer.generation.request import Request
 from glassformer.generation.sampling import Sampler
 from glassformer.models.build import Decoder
 from glassformer.models.fast.attention import has_wide_registers
+from glassformer.runs.machine import LARGE_WIDTH
 
 LIMITS = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}  # of the largest value
 PACKAGES = ("glassformer", "torch", "numpy", "numba", "safetensors", "regex")
@@ -56,7 +57,7 @@ def facts(device: torch.device) -> dict[str, str]:
     entries["precision"] = Precision.choose("auto", device).name
     if device.type == "cpu" and multiplies_bf16(device):
         entries["precision"] = (
-            "float32; bf16 for transformers of width 64 and more, which this CPU multiplies"
+            f"float32; bf16 for transformers of width {LARGE_WIDTH} and more, which this CPU multiplies"
         )
     if device.type == "cpu":
         entries["attention"] = (

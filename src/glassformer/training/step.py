@@ -20,7 +20,7 @@ from glassformer.config.training import TrainingConfig
 from glassformer.core.device import Precision
 from glassformer.core.errors import DivergedError, RunError
 from glassformer.data.order import fold_seed
-from glassformer.models.fast.wanted import compiled_loops
+from glassformer.models.fast.wanted import have_threads, own_loops
 from glassformer.objectives.objective import Batch, Objective
 from glassformer.training.checkpoint.snapshot import Progress
 from glassformer.training.compile import repeatable
@@ -76,7 +76,8 @@ class Steps:
         self.model, self.objective, self.config = model, objective, config
         self.device, self.width, self.world = device, width, world
         self.precision = Precision.choose(config.precision, device)
-        self.own_kernels = device.type == "cpu" and config.kernels == "auto" and config.compile != "on"
+        eager = device.type == "cpu" and config.compile != "on"
+        self.own_kernels = eager and config.kernels == "auto" and have_threads()
         self.layout = make_layout(model, config.parallel, world, device, self.precision.name)
         self.updates = Updates(self.layout, config, self.precision)
         self.sizes = BatchSizes(config.batch, config.batch_growth)
@@ -98,7 +99,7 @@ class Steps:
             self.world.set_phase(f"step {progress.step + 1}, micro-batch {i + 1}")
             self._seed(i)
             with repeatable(self.device), self.layout.micro(last=i + 1 == len(batches)):
-                with self.precision.context(), compiled_loops(self.own_kernels):
+                with self.precision.context(), own_loops(self.own_kernels):
                     loss = self.objective.loss(forward, batch, config.label_smoothing) / targets
                 total += loss.detach()
                 # Gradients are averaged over the processes, and are to be summed.
@@ -164,7 +165,7 @@ class Steps:
             bad = [r for r, own in enumerate(self.world.all_gather(self._own_loss)) if not math.isfinite(own)]
             where = f"the loss of rank {', '.join(map(str, bad))}" if bad else "a gradient"
             return f"{where} is no number (train in one process to see the first bad tensor)"
-        with self.precision.context():
+        with self.precision.context(), own_loops(self.own_kernels):
             return explain(self.model, self.objective, batches, loss, norm, self._seed)
 
     def _seed(self, micro: int) -> None:

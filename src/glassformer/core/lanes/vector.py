@@ -20,7 +20,10 @@ from numba.extending import intrinsic, lower_builtin, models, register_model, ty
 
 WIDTH = 16
 LINE = 64  # bytes that memory is read in
+LOWEST = -3.4e38  # of float32, nearly
 inlined = nb.njit(inline="always")  # what is written out where it is called, and compiled with the caller
+# A division by zero gives infinity: Python's error would be lost, with all that comes after it.
+loop = nb.njit(nogil=True, error_model="numpy")
 instruction: Any = intrinsic  # what is called without the `typing` that it is written with
 
 _FLOAT, _DOUBLE, _INT, _LONG = ir.FloatType(), ir.DoubleType(), ir.IntType(32), ir.IntType(64)

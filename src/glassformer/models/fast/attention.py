@@ -1,8 +1,8 @@
 """Attention under a causal mask for training on a CPU, with and without dropout.
 
 Twin of `attend` in ../attention.py, where it is called: in float32, for whole sequences. What it does not fit
-takes PyTorch's kernels, as does everything that is no step of training. With AVX-512 it is three to four
-times as fast as they are; with less, about as fast, but there is no fused kernel with dropout on a CPU.
+takes PyTorch's kernels, as does everything that is no step of training. With AVX-512 it is several times as
+fast as they are; with less, about as fast, but there is no fused kernel with dropout on a CPU.
 """
 
 from functools import cache
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from glassformer.models.fast.wanted import are_wanted
+from glassformer.models.fast.wanted import are_there, are_wanted
 from glassformer.models.mask import Mask
 
 LEAST = 1 << 17  # products of one head of one sequence, below which other things take the time
@@ -25,7 +25,7 @@ ROWS, COLUMNS = 8, 32  # of a tile (tiles.py)
 def attend(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
     """softmax(QKᵀ/√D)V of queries (B, H, T, D), keys and values (B, K, T, D) that fit."""
     bound = min(round(dropout * HASHES), HASHES - 1)
-    seed = int(torch.empty((), dtype=torch.int64).random_()) % HASHES if bound else 0
+    seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_()) % HASHES if bound else 0
     with torch.autocast("cpu", enabled=False):
         return _Causal.apply(q.float(), k.float(), v.float(), seed, bound)
 
@@ -38,7 +38,8 @@ def fits(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float) -> bool:
     whole = mask.is_triangle(T, k.shape[-2]) and T % ROWS == 0 and T * T * D >= LEAST
     types = {x.dtype for x in (q, k, v)} <= {torch.float32, torch.bfloat16}
     pays = dropout > 0 or has_wide_registers()
-    return whole and types and pays and v.shape[-1] == D and D % COLUMNS == 0
+    alike = k.shape == v.shape == (q.shape[0], k.shape[1], T, D) and q.shape[1] % k.shape[1] == 0
+    return whole and alike and types and pays and D % COLUMNS == 0 and are_there()
 
 
 @cache
@@ -68,7 +69,8 @@ class _Causal(Function):
 
         q, k, v, z, lse = ctx.saved_tensors
         dz = above[0] if above[0].stride(-1) == 1 else above[0].contiguous()
-        dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
+        plain = torch.contiguous_format
+        dq, dk, dv = (torch.empty_like(x, memory_format=plain) for x in (q, k, v))
         _run(causal.backward, lse, *ctx.dropout, q, k, v, z, dz, dq, dk, dv)
         return dq, dk, dv, None, None
 
@@ -81,7 +83,7 @@ def _run(function: Any, lse: Tensor, seed: int, bound: int, *tensors: Tensor) ->
     q, k = tensors[:2]
     (B, H, T, D), K = q.shape, k.shape[1]
     size = causal.scratch_size(T, D)
-    scratch = torch.empty(together.threads() * size)
+    scratch = torch.empty(together.threads() * size, dtype=torch.float32, device="cpu")
     plan = np.zeros(causal.SIZE, np.int64)
     names = causal.Plan
     plan[together.PARTS] = B * K

@@ -23,10 +23,11 @@ import numba as nb
 
 from glassformer.core.lanes.functions import exp
 from glassformer.core.lanes.sources import fingerprint
-from glassformer.core.lanes.together import FIRST, NEXT, PARTS, THREADS, take
+from glassformer.core.lanes.together import FIRST, NEXT, PARTS, begin, loop_of_plan, take
 from glassformer.core.lanes.vector import (
     FIRST_FACTOR,
     GOLDEN,
+    LOWEST,
     SECOND_FACTOR,
     WIDTH,
     before,
@@ -39,13 +40,13 @@ from glassformer.core.lanes.vector import (
     larger,
     largest,
     load,
+    loop,
     put,
     store,
     total,
 )
 from glassformer.models.fast.tiles import COLUMNS, ROWS, add_turned, rows_times
 
-LOWEST = -3.4e38
 BITS = 0xFFFFFFFF
 
 
@@ -87,15 +88,15 @@ def distance(plan, tensor):
     return get_int(plan, Plan.TENSORS + 4 * tensor + 3)
 
 
-@nb.njit(nogil=True)
-def turn(out, N, x, X, T, D):
+@loop
+def transpose(out, N, x, X, T, D):
     """out (D, N) = xᵀ of x (T, D)."""
     for t in range(T):
         for d in range(D):
             put(out, d * N + t, get(x, t * X + d))
 
 
-@nb.njit(nogil=True)
+@loop
 def row_key(seed, row):
     """A number for each row of weights, from which its hashes begin."""
     h = ((row * GOLDEN) ^ seed) & BITS
@@ -104,7 +105,7 @@ def row_key(seed, row):
     return h ^ (h >> 16)
 
 
-@nb.njit(nogil=True)
+@loop
 def weigh(row, n, i, scale):
     """Scores of query i become weights, with zeros from i + 1 up to n. Returns log Σ exp of the scores.
 
@@ -135,14 +136,14 @@ def weigh(row, n, i, scale):
     return top * scale + nb.float32(math.log(all_of_it))
 
 
-@nb.njit(nogil=True)
+@loop
 def attend_head(plan, batch, head, kv_head, scratch):
     """One head's z and L."""
     T, D = get_int(plan, Plan.POSITIONS), get_int(plan, Plan.WIDTH)
     N = T + -T % COLUMNS
     scale = nb.float32(1.0) / nb.float32(math.sqrt(D))
     seed, bound = get_int(plan, Plan.SEED), get_int(plan, Plan.BOUND)
-    grown = nb.float32(1.0 / (1.0 - bound / 4294967296.0))
+    grown = nb.float32(1.0 / (1.0 - bound / (BITS + 1)))
     q, v, z = start(plan, Q, batch, head), start(plan, V, batch, kv_head), start(plan, Z, batch, head)
     q_, v_, z_ = distance(plan, Q), distance(plan, V), distance(plan, Z)
     first = (batch * get_int(plan, Plan.HEADS) + head) * T
@@ -162,14 +163,14 @@ def attend_head(plan, batch, head, kv_head, scratch):
             rows_times(z + 4 * (i * z_ + d), z_, scores, N, n, v + 4 * d, v_)
 
 
-@nb.njit(nogil=True)
+@loop
 def attend_head_back(plan, batch, head, kv_head, scratch):
     """One head's dq, and what it adds to dk and dv of its key-value head."""
     T, D = get_int(plan, Plan.POSITIONS), get_int(plan, Plan.WIDTH)
     N = T + -T % COLUMNS
     scale = nb.float32(1.0) / nb.float32(math.sqrt(D))
     seed, bound = get_int(plan, Plan.SEED), get_int(plan, Plan.BOUND)
-    grown = nb.float32(1.0 / (1.0 - bound / 4294967296.0))
+    grown = nb.float32(1.0 / (1.0 - bound / (BITS + 1)))
     q, dq = start(plan, Q, batch, head), start(plan, DQ, batch, head)
     z, dz = start(plan, Z, batch, head), start(plan, DZ, batch, head)
     k, dk, dv = (
@@ -210,7 +211,7 @@ def attend_head_back(plan, batch, head, kv_head, scratch):
             add_turned(dv + 4 * d, dv_, weights, N, n, dz + 4 * (i * dz_ + d), dz_)
 
 
-@nb.njit(nogil=True)
+@loop
 def clear(x, X, T, D):
     for t in range(T):
         for d in range(0, D, WIDTH):
@@ -220,11 +221,10 @@ def clear(x, X, T, D):
 def compiled(sources):
     """Forward and backward as these sources make them (core/lanes/sources.py)."""
 
-    @nb.cfunc("void(int64)", cache=True)
+    @loop_of_plan
     def forward(plan):
         """The part of one thread."""
-        scratch = get_int(plan, Plan.SCRATCH)
-        scratch += 4 * take(plan, THREADS) * get_int(plan, Plan.SCRATCH_SIZE)
+        scratch = get_int(plan, Plan.SCRATCH) + 4 * begin(plan) * get_int(plan, Plan.SCRATCH_SIZE)
         T, D, heads = get_int(plan, Plan.POSITIONS), get_int(plan, Plan.WIDTH), get_int(plan, Plan.KV_HEADS)
         group = get_int(plan, Plan.HEADS) // heads
         while sources:  # never 0: but now it holds on to them
@@ -232,14 +232,13 @@ def compiled(sources):
             if part >= get_int(plan, PARTS):
                 break
             batch, kv_head = part // heads, part % heads
-            turn(scratch, T + -T % COLUMNS, start(plan, K, batch, kv_head), distance(plan, K), T, D)
+            transpose(scratch, T + -T % COLUMNS, start(plan, K, batch, kv_head), distance(plan, K), T, D)
             for head in range(kv_head * group, (kv_head + 1) * group):
                 attend_head(plan, batch, head, kv_head, scratch)
 
-    @nb.cfunc("void(int64)", cache=True)
+    @loop_of_plan
     def backward(plan):
-        scratch = get_int(plan, Plan.SCRATCH)
-        scratch += 4 * take(plan, THREADS) * get_int(plan, Plan.SCRATCH_SIZE)
+        scratch = get_int(plan, Plan.SCRATCH) + 4 * begin(plan) * get_int(plan, Plan.SCRATCH_SIZE)
         T, D, heads = get_int(plan, Plan.POSITIONS), get_int(plan, Plan.WIDTH), get_int(plan, Plan.KV_HEADS)
         N, group = T + -T % COLUMNS, get_int(plan, Plan.HEADS) // heads
         while sources:
@@ -247,8 +246,8 @@ def compiled(sources):
             if part >= get_int(plan, PARTS):
                 break
             batch, kv_head = part // heads, part % heads
-            turn(scratch, N, start(plan, K, batch, kv_head), distance(plan, K), T, D)
-            turn(scratch + 4 * D * N, N, start(plan, V, batch, kv_head), distance(plan, V), T, D)
+            transpose(scratch, N, start(plan, K, batch, kv_head), distance(plan, K), T, D)
+            transpose(scratch + 4 * D * N, N, start(plan, V, batch, kv_head), distance(plan, V), T, D)
             clear(start(plan, DK, batch, kv_head), distance(plan, DK), T, D)
             clear(start(plan, DV, batch, kv_head), distance(plan, DV), T, D)
             for head in range(kv_head * group, (kv_head + 1) * group):

@@ -16,8 +16,9 @@ import numba as nb
 
 from glassformer.core.lanes.functions import exp
 from glassformer.core.lanes.sources import fingerprint
-from glassformer.core.lanes.together import FIRST, NEXT, PARTS, THREADS, take
+from glassformer.core.lanes.together import FIRST, NEXT, PARTS, begin, loop_of_plan, take
 from glassformer.core.lanes.vector import (
+    LOWEST,
     WIDTH,
     fill,
     fma,
@@ -28,13 +29,13 @@ from glassformer.core.lanes.vector import (
     largest,
     load,
     load_bf16,
+    loop,
     put,
     store,
     store_bf16,
     total,
 )
 
-LOWEST = -3.4e38
 AT_ONCE = 16  # rows that make a part
 
 
@@ -55,7 +56,7 @@ SIZE = Plan.SCRATCH + 1
 
 
 def _make(load_scores, store_scores):
-    @nb.njit(nogil=True)
+    @loop
     def loss_of_row(s, target, V, smoothing, row):
         """One row; `row` is room for V numbers."""
         if target < 0:
@@ -76,13 +77,12 @@ def _make(load_scores, store_scores):
             e = exp(load(row, j) - top)
             sums = sums + e
             store(row, j, e)
-        all_of_it = total(sums)
+        all_of_it = total(sums) + total(sound)  # `largest` and `exp` hide what is no number, or infinite
         part, spread = nb.float32(1.0) / all_of_it, smoothing / nb.float32(V)
         put(row, target, get(row, target) - (nb.float32(1.0) - smoothing) * all_of_it)
         for j in range(0, V, WIDTH):
             store_scores(s, j, load(row, j) * part - spread)
-        # `largest` and `exp` hide what is no number, or infinite; it makes the loss none.
-        return top + nb.float32(math.log(all_of_it)) - wanted + total(sound)
+        return top + nb.float32(math.log(all_of_it)) - wanted
 
     return loss_of_row
 
@@ -104,10 +104,10 @@ def do_row(plan, row, scratch, smoothing):
 def compiled(sources):
     """The loop as these sources make it (core/lanes/sources.py)."""
 
-    @nb.cfunc("void(int64)", cache=True)
+    @loop_of_plan
     def entropy(plan):
         """The part of one thread."""
-        scratch = get_int(plan, Plan.SCRATCH) + 4 * take(plan, THREADS) * get_int(plan, Plan.VOCAB)
+        scratch = get_int(plan, Plan.SCRATCH) + 4 * begin(plan) * get_int(plan, Plan.VOCAB)
         smoothing = get(get_int(plan, Plan.SMOOTHING), 0)
         while sources:  # never 0: but now it holds on to them
             part = take(plan, NEXT)

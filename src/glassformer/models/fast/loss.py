@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.models.fast.wanted import are_wanted
+from glassformer.models.fast.wanted import are_there, are_wanted
 
 LEAST = 1 << 18  # scores, below which other things take the time
 LANES = 16  # numbers side by side (core/lanes)
@@ -17,7 +17,8 @@ def fits(scores: Tensor) -> bool:
     """Whether the loops are wanted, and made for such scores (n, V)."""
     types = scores.dtype in (torch.float32, torch.bfloat16)
     whole = scores.is_contiguous() and scores.shape[-1] % LANES == 0
-    return are_wanted() and types and whole and scores.numel() >= LEAST and scores.device.type == "cpu"
+    large = scores.numel() >= LEAST and scores.device.type == "cpu"
+    return are_wanted() and types and whole and large and are_there()
 
 
 def into_gradient(scores: Tensor, targets: Tensor, scored: Tensor, smoothing: float) -> Tensor:
@@ -26,11 +27,13 @@ def into_gradient(scores: Tensor, targets: Tensor, scored: Tensor, smoothing: fl
     from glassformer.models.fast import entropy
 
     n, V = scores.shape
-    at = targets.where(scored, -1).contiguous()
-    if n and int(at.max()) >= V:
-        raise IndexError(f"a target of {int(at.max())} among {V} scores")
-    losses, scratch = scores.new_empty(n, dtype=torch.float32), torch.empty(together.threads() * V)
-    share = torch.tensor([smoothing])
+    at = targets.long().where(scored, -1).contiguous()
+    beyond = scored & ((at < 0) | (at >= V))
+    if beyond.any():
+        raise IndexError(f"a target of {int(at[beyond][0])} among {V} scores")
+    losses = scores.new_empty(n, dtype=torch.float32)
+    scratch = scores.new_empty(together.threads() * V, dtype=torch.float32)
+    share = scores.new_full((1,), smoothing, dtype=torch.float32)
     plan = np.zeros(entropy.SIZE, np.int64)
     plan[together.PARTS] = -(-n // entropy.AT_ONCE)
     tensors = (x.data_ptr() for x in (scores, at, losses, share, scratch))

@@ -2,6 +2,7 @@
 
 import platform
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -70,7 +71,7 @@ def environment(
         "precision": precision,
         "threads": torch.get_num_threads(),
         "compiled": compiled,
-        "kernels": own_kernels,
+        "kernels": f"numba {version('numba')}" if own_kernels else "PyTorch",
         "layout": layout,
         "processes": processes,
     }

@@ -7,6 +7,7 @@ import numba as nb
 
 from glassformer.core.lanes.functions import exp
 from glassformer.core.lanes.vector import (
+    LOWEST,
     WIDTH,
     before,
     fill,
@@ -23,8 +24,6 @@ from glassformer.core.lanes.vector import (
     total,
 )
 from glassformer.generation.fast.kernels.products import products_of_row
-
-LOWEST = -3.4e38
 
 
 @nb.njit(nogil=True)
