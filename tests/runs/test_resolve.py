@@ -94,7 +94,7 @@ def test_a_step_is_timed_with_the_dropout_that_it_will_have(task: LanguageTask, 
     """With dropout a step takes longer, so fewer fit into the time."""
     slower = Machine(CPU, 1, lambda config: 1.0 if not config.model.dropout else 2.0, lambda: 1e11)
     config = resolve(asked(text_file), None, task, slower).config
-    assert config.model.dropout == 0.1 and config.training.steps == int(4 * 60 * 0.85 / 2.0)
+    assert config.model.dropout > 0 and config.training.steps == int(4 * 60 * 0.85 / 2.0)
     without = resolve(asked(text_file, **{"model.dropout": 0.0}), None, task, slower).config
     assert without.model.dropout == 0.0 and without.training.steps == int(4 * 60 * 0.85 / 1.0)
 

@@ -31,6 +31,8 @@ SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (1
 HEAD_WIDTH = 32
 FEW_PASSES = 3  # over examples, below which little needs to be dropped
 PATIENCE = 7  # of twelve evaluations, on examples: few of them to validate on make a noisy score
+CPU_HIDDEN = 2  # times the width: there a wider stream gains more by the time that a wider net takes
+SHAPED = {"family", "width", "heads", "hidden", "activation"}  # settings that a hidden width follows from
 ORDER = {"position", "attention", "window", "shift"}  # settings of how the order of tokens is known
 
 
@@ -59,14 +61,16 @@ def _for_text(asked: Settings, data: Task, amount: TextAmount, machine: Machine)
     fitting = [(n, w) for n, w in SHAPES if 12 * n * w * w <= parameters] or SHAPES[:1]
     layers, width = fitting[-1]
     longest = max(8, min(tokens // 8, amount.valid_tokens - 1))
-    context = min(128 if on_cpu else 256, 1 << (longest.bit_length() - 1))
-    per_step = 1536 if on_cpu else 32768
+    context = min(256, 1 << (longest.bit_length() - 1))
+    per_step = 2048 if on_cpu else 32768
     shape: dict[str, Any] = asked.get("model", {})
     if shape.get("family", "transformer") != "transformer":
         layers = min(layers, 2)  # the others are wide, not deep
     chosen: Settings = {
         "model": {"layers": layers, "width": width, "heads": max(1, width // HEAD_WIDTH), "context": context},
     }
+    if on_cpu and not SHAPED & shape.keys():
+        chosen["model"]["hidden"] = CPU_HIDDEN * width
     if "width" in shape and "heads" not in shape:
         chosen["model"]["heads"] = _heads_for(shape["width"])
     elif "heads" in shape and "width" not in shape:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from glassformer.config.schema import Config
-from glassformer.core.device import Precision, PrecisionName
+from glassformer.core.device import Precision, PrecisionName, multiplies_bf16
 from glassformer.tasks.task import Task
 from glassformer.training.timing import seconds_per_step
 
@@ -55,7 +55,7 @@ def measure_step(
 def measure_operations(device: torch.device) -> float:
     """A share of a large matrix product's rate."""
     n = 1024 if device.type == "cpu" else 8192
-    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+    dtype = torch.bfloat16 if device.type != "cpu" or multiplies_bf16(device) else torch.float32
     a = torch.ones(n, n, device=device, dtype=dtype)
     best = float("inf")
     for _ in range(4):

@@ -1,5 +1,6 @@
 """Attention by compiled loops beside the formula, dropout included."""
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from glassformer.core.lanes.vector import FIRST_FACTOR, GOLDEN, SECOND_FACTOR
 from glassformer.models import attention
 from glassformer.models.attention import attention_weights, shared
 from glassformer.models.fast import attention as fast
-from glassformer.models.fast.wanted import own_loops
+from glassformer.models.fast.wanted import are_there, own_loops
 from glassformer.models.mask import Mask
 
 CAUSAL = Mask(causal=True)
@@ -208,3 +209,20 @@ def test_shapes_that_do_not_go_together_do_not_fit() -> None:
     assert not fast.fits(q, k, k, CAUSAL, 0.0)  # three heads cannot share two
     assert not fast.fits(q, q[:1], q[:1], CAUSAL, 0.0)
     assert not fast.fits(q, q, q[..., :16], CAUSAL, 0.0)
+
+
+def test_loops_that_cannot_be_loaded_are_done_without_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when numba has nowhere to keep them."""
+    q = torch.randn(1, 1, 16, 32)
+    want = attention.attend(q, q, q, CAUSAL)
+    are_there.cache_clear()
+    monkeypatch.setitem(sys.modules, "glassformer.models.fast.causal", None)
+    monkeypatch.delattr("glassformer.models.fast.causal")
+    try:
+        with pytest.warns(UserWarning, match="Training goes without compiled loops, slower"):
+            got = attention.attend(q, q, q, CAUSAL)
+        torch.testing.assert_close(got, want)
+    finally:
+        are_there.cache_clear()

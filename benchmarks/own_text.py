@@ -1,0 +1,134 @@
+"""Is what `glassformer train my.txt` chooses right? Texts of 0.1 to 10 MB, beside a search by hand.
+
+    python benchmarks/own_text.py texts FOLDER [--data DATA]   make the texts
+    python benchmarks/own_text.py run FOLDER                   train each with nothing said, five minutes each
+    python benchmarks/own_text.py search FOLDER                the same with other shapes and tokenizers
+    python benchmarks/own_text.py show                         the table of what is kept in own_text.json
+
+The texts are the sources of Python's standard library, and, where DATA holds the files of the data sets
+(docs/data.md), Shakespeare, captions in German and WikiText-2. Each training has the machine to itself. The
+search trains for as long as the default does, and its figure is the best validation score of any.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+KEPT = Path(__file__).with_suffix(".json")
+SIZES = {"0.1": 100_000, "0.5": 500_000, "2": 2_000_000, "10": 10_000_000}
+DATA = {  # a file of a data set, and how many characters of it
+    "shakespeare-0.1": ("tinyshakespeare/input.txt", 100_000),
+    "shakespeare-0.5": ("tinyshakespeare/input.txt", 500_000),
+    "captions-2": ("multi30k-en-de/train.de", 2_000_000),
+    "wikitext-10": ("wikitext-2/train.txt", 10_000_000),
+}
+DEFAULT = "default"
+
+
+def shape(layers: int, width: int, **more: Any) -> dict[str, Any]:
+    sizes = {"layers": layers, "width": width, "heads": width // 32, "hidden": 2 * width, **more}
+    return {f"model.{name}": value for name, value in sizes.items()}
+
+
+SEARCH: dict[str, dict[str, Any]] = {
+    "2 × 128": shape(2, 128),
+    "4 × 128": shape(4, 128),
+    "4 × 192": shape(4, 192),
+    "6 × 256": shape(6, 256),
+    "4 × 128, context 128": shape(4, 128, context=128),
+    "dropout 0.1": {"model.dropout": 0.1},
+    "dropout 0.3": {"model.dropout": 0.3},
+    "bpe 1024": {"tokenizer.kind": "bpe", "tokenizer.vocab": 1024},
+    "bpe 4096": {"tokenizer.kind": "bpe", "tokenizer.vocab": 4096},
+    "characters, shift": {"tokenizer.kind": "char", "model.shift": "embedding"},
+}
+
+
+def make_texts(folder: Path, data: Path | None) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    library = Path(sysconfig.get_paths()["stdlib"])
+    code = ""
+    for path in sorted(library.rglob("*.py")):
+        if not {"site-packages", "test", "tests", "idlelib"} & set(path.parts) and len(code) < max(
+            SIZES.values()
+        ):
+            code += path.read_text(encoding="utf-8", errors="ignore") + "\n"
+    for name, size in SIZES.items():
+        (folder / f"code-{name}.txt").write_text(code[:size], encoding="utf-8")
+    for name, (file, size) in DATA.items() if data else ():
+        assert data is not None
+        (folder / f"{name}.txt").write_text(
+            (data / file).read_text(encoding="utf-8")[:size], encoding="utf-8"
+        )
+
+
+def train(text: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """`glassformer train TEXT`, with these settings; what it reached, and how long that took."""
+    with tempfile.TemporaryDirectory() as place:
+        command = [sys.executable, "-m", "glassformer", "train", str(text), "--out", f"{place}/run", "--json"]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        began = time.monotonic()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        result = json.loads(done.stdout)
+        return {"bits_per_byte": result["valid"]["bits_per_byte"], "seconds": round(time.monotonic() - began)}
+
+
+def keep(text: str, name: str, entry: dict[str, Any]) -> None:
+    kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
+    kept.setdefault(text, {})[name] = entry
+    KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    show(f"{text:18}{name:24}{entry['bits_per_byte']:8.4f} bits per byte {entry['seconds']:5} s")
+
+
+def texts(folder: Path, only: list[str]) -> list[Path]:
+    return [path for path in sorted(folder.glob("*.txt")) if not only or path.stem in only]
+
+
+def show_kept() -> None:
+    show("| text | default | seconds | best of the search | default above it |")
+    show("|---|---|---|---|---|")
+    for text, entries in json.loads(KEPT.read_text(encoding="utf-8")).items():
+        default = entries.pop(DEFAULT)
+        name = min(entries, key=lambda name: entries[name]["bits_per_byte"], default="")
+        found = f"{entries[name]['bits_per_byte']:.3f} ({name})" if name else "not searched"
+        above = (
+            f"{100 * (default['bits_per_byte'] / entries[name]['bits_per_byte'] - 1):+.1f} %" if name else ""
+        )
+        show(f"| {text} | {default['bits_per_byte']:.3f} | {default['seconds']} | {found} | {above} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=["texts", "run", "search", "show"])
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(".own-text"))
+    parser.add_argument("--data", type=Path, help="a folder with the files of the data sets")
+    parser.add_argument("--only", nargs="*", default=[], help="names of texts")
+    asked = parser.parse_args()
+    if asked.what == "show":
+        show_kept()
+        return
+    if asked.what == "texts":
+        make_texts(asked.folder, asked.data)
+        return
+    for text in texts(asked.folder, asked.only):
+        for name, settings in ({DEFAULT: {}} if asked.what == "run" else SEARCH).items():
+            keep(text.stem, name, train(text, settings))
+
+
+def show(line: str) -> None:
+    print(line, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
