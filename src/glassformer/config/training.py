@@ -97,7 +97,7 @@ class TrainingConfig(Section):
     compile: OnOff = Field(default="auto", description="torch.compile; auto: when it pays")
     kernels: Literal["auto", "off"] = Field(
         default="auto",
-        description="compiled loops of our own for attention and loss on a CPU; auto: where they are faster",
+        description="the loss joined with the scores, and on a CPU compiled loops for it and for attention",
     )
     device: str = Field(default="auto", description="cpu, cuda, cuda:1, mps; auto: the best there is")
     freeze: list[str] = Field(default=[], description="prefixes of parameters that stay as they are")

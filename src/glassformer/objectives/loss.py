@@ -22,6 +22,7 @@ from torch.compiler import is_compiling
 from torch.nn import functional as F
 
 from glassformer.models.fast import loss as fast_loss
+from glassformer.models.fast.wanted import are_wanted
 from glassformer.models.model import scores
 from glassformer.models.tap import Tap, off
 
@@ -60,16 +61,11 @@ def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0, reduc
 
 
 def can_join(head: nn.Linear, x: Tensor) -> bool:
-    """Whether scores and loss may be joined: the head is a matrix alone, and there is a gradient to make.
+    """Whether scores and loss are to be joined: in training, if the head is a matrix alone.
 
     A compiler joins them by itself. Of float16 gradients only those of a scaled loss are large enough.
     """
-    if (
-        is_compiling()
-        or not torch.is_grad_enabled()
-        or not x.requires_grad
-        or x.device.type not in SCORES_AT_ONCE
-    ):
+    if is_compiling() or not are_wanted() or not x.requires_grad or x.device.type not in SCORES_AT_ONCE:
         return False
     hooked = head._forward_hooks or head._forward_pre_hooks or head._backward_hooks
     plain = type(head) is nn.Linear and head.bias is None and not hooked

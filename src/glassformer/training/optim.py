@@ -25,17 +25,17 @@ _NS = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonalise(G: Tensor, rounds: int = 5) -> Tensor:
-    """The nearest (semi-)orthogonal matrix to each of a stack G (n, rows, columns), approximately.
-
-    It takes least when the matrices are no taller than wide.
-    """
+    """The nearest (semi-)orthogonal matrix to each of a stack G (n, rows, columns), approximately."""
     a, b, c = _NS
     X = G.to(fast_type(G.device))
+    tall = X.shape[-2] > X.shape[-1]
+    if tall:
+        X = X.mT
     X = X / (X.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(rounds):
         A = torch.bmm(X, X.mT)
         X = torch.baddbmm(X, torch.baddbmm(A, A, A, beta=b, alpha=c), X, beta=a)  # aX + (bA + cA²)X
-    return X.to(G.dtype)
+    return (X.mT if tall else X).to(G.dtype)
 
 
 def fast_type(device: torch.device) -> torch.dtype:
@@ -47,8 +47,8 @@ class Muon(Optimizer):
     """Nesterov momentum, orthogonalised: every direction of a matrix learns at the same rate.
 
     A weight that holds several matrices (query, key and value in one) is cut into them first; matrices of
-    one shape, lying or standing, are then treated as one stack. Of a weight that lies over several processes
-    the whole update is gathered and made orthogonal by each; each then moves the rows it holds.
+    one shape are then treated as one stack. Of a weight that lies over several processes the whole update is
+    gathered and made orthogonal by each; each then moves the rows it holds.
     """
 
     def __init__(
@@ -82,18 +82,15 @@ class Muon(Optimizer):
                     low, high = max(start, first), min(end, first + len(local))
                     rows = slice(low - start, max(low, high) - start)  # of this part, those held here
                     weight = local[low - first : max(low, high) - first]
-                    short, long = sorted(part.shape)
-                    stacks.setdefault((short, long), []).append((weight, part, rows))
+                    stacks.setdefault((part.shape[0], part.shape[1]), []).append((weight, part, rows))
                     start = end
-            for (short, long), entries in stacks.items():
-                lying = [part if part.shape[0] == short else part.mT for _, part, _ in entries]
-                updates = orthogonalise(torch.stack(lying))
-                for (weight, part, rows), update in zip(entries, updates, strict=True):
-                    stands = part.shape[0] > short
-                    size = (long / short) ** 0.5 if stands else 1.0
+            for (height, columns), entries in stacks.items():
+                updates = orthogonalise(torch.stack([part for _, part, _ in entries]))
+                size = max(1.0, height / columns) ** 0.5
+                for (weight, _, rows), update in zip(entries, updates, strict=True):
                     if group["weight_decay"]:
                         weight.mul_(1 - lr * group["weight_decay"])
-                    weight.add_((update.mT if stands else update)[rows], alpha=-lr * size)
+                    weight.add_(update[rows], alpha=-lr * size)
 
 
 def make_optimizers(model: nn.Module, config: TrainingConfig) -> list[Optimizer]:

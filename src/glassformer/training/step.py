@@ -76,8 +76,8 @@ class Steps:
         self.model, self.objective, self.config = model, objective, config
         self.device, self.width, self.world = device, width, world
         self.precision = Precision.choose(config.precision, device)
-        eager = device.type == "cpu" and config.compile != "on"
-        self.own_kernels = eager and config.kernels == "auto" and have_threads()
+        able = config.compile != "on" and (device.type != "cpu" or have_threads())
+        self.own_kernels = able and config.kernels == "auto"
         self.layout = make_layout(model, config.parallel, world, device, self.precision.name)
         self.updates = Updates(self.layout, config, self.precision)
         self.sizes = BatchSizes(config.batch, config.batch_growth)

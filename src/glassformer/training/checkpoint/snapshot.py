@@ -71,7 +71,7 @@ def environment(
         "precision": precision,
         "threads": torch.get_num_threads(),
         "compiled": compiled,
-        "kernels": f"numba {version('numba')}" if own_kernels else "PyTorch",
+        "kernels": f"own, numba {version('numba')}" if own_kernels else "PyTorch",
         "layout": layout,
         "processes": processes,
     }
