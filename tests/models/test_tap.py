@@ -42,8 +42,8 @@ class Stripper(SourceFileLoader):
 
 class StrippedModels(MetaPathFinder):
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if not fullname.startswith("glassformer.models.") or ".fast" in fullname:  # there are no taps in fast/
-            return None
+        if not fullname.startswith("glassformer.models.") or ".fast" in fullname:
+            return None  # in fast/ there are no taps
         source = Path(models.__file__).parent / f"{fullname.rpartition('.')[2]}.py"
         return spec_from_file_location(fullname, source, loader=Stripper(fullname, str(source)))
 
