@@ -28,6 +28,7 @@ from glassformer.generation.request import Request
 from glassformer.generation.sampling import Sampler
 from glassformer.models.build import Decoder
 from glassformer.models.fast.attention import has_wide_registers
+from glassformer.models.fast.wanted import have_threads
 from glassformer.runs.machine import LARGE_WIDTH
 
 LIMITS = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}  # of the largest value
@@ -60,11 +61,13 @@ def facts(device: torch.device) -> dict[str, str]:
             f"float32; bf16 for transformers of width {LARGE_WIDTH} and more, which this CPU multiplies"
         )
     if device.type == "cpu":
-        entries["attention"] = (
-            "own loops where a text is trained on"
-            if has_wide_registers()
-            else "PyTorch's kernel; own loops with dropout (without AVX-512 they are no faster)"
-        )
+        entries["attention"] = "PyTorch's kernel"
+        if have_threads():
+            entries["attention"] = (
+                "own loops where a text is trained on"
+                if has_wide_registers()
+                else "PyTorch's kernel; own loops with dropout (without AVX-512 they are no faster)"
+            )
     entries["compiler"] = shutil.which("c++") or "none: torch.compile cannot be used on a CPU"
     return entries
 
