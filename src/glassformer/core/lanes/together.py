@@ -25,7 +25,7 @@ from glassformer.core.waiting import has_gnu_openmp
 NEXT, THREADS, PARTS, FLUSH = range(4)  # what every plan begins with
 FIRST = 4  # where what a loop needs itself begins
 TINY_IS_ZERO = 0x8040  # as the control word of x86 has it
-TINY = np.float32(1e-40)
+TINY = np.uint32(1 << 16).view(np.float32)  # 9e-41, from its bits: a conversion might already make it zero
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 loop_of_plan = nb.cfunc("void(int64)", cache=True, error_model="numpy")  # what `run` runs
 
