@@ -2,16 +2,19 @@
 
     python benchmarks/own_text.py texts FOLDER [--data DATA]   make the texts
     python benchmarks/own_text.py run FOLDER                   train each with nothing said, five minutes each
-    python benchmarks/own_text.py search FOLDER                the same with other shapes and tokenizers
+    python benchmarks/own_text.py plan FOLDER                  how many steps there is time for, in each way
+    python benchmarks/own_text.py search FOLDER                those steps: the default, and other settings
     python benchmarks/own_text.py show                         the table of what is kept in own_text.json
 
 The texts are the sources of Python's standard library, and, where DATA holds the files of the data sets
-(docs/data.md), Shakespeare, captions in German and WikiText-2. Each training has the machine to itself. The
-search trains for as long as the default does, and its figure is the best validation score of any.
+(docs/data.md), Shakespeare, captions in German and WikiText-2. `run` and `plan` need the machine to
+themselves. `plan` lets the command itself say how many steps of each setting fit into the default's time;
+`search` then takes exactly these, so that a busy machine makes it slower and nothing else.
 """
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import sysconfig
@@ -29,6 +32,7 @@ DATA = {  # a file of a data set, and how many characters of it
     "wikitext-10": ("wikitext-2/train.txt", 10_000_000),
 }
 DEFAULT = "default"
+PLANS, FOUND = "steps", "search"  # beside the default's entry of a text
 
 
 def shape(layers: int, width: int, **more: Any) -> dict[str, Any]:
@@ -68,25 +72,54 @@ def make_texts(folder: Path, data: Path | None) -> None:
         )
 
 
+def command(text: Path, settings: dict[str, Any], place: str, *more: str) -> list[str]:
+    """`glassformer train TEXT`, with these settings."""
+    said = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    return [sys.executable, "-m", "glassformer", "train", str(text), "--out", f"{place}/run", *said, *more]
+
+
 def train(text: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """`glassformer train TEXT`, with these settings; what it reached, and how long that took."""
+    """What the command reached, and how long that took."""
     with tempfile.TemporaryDirectory() as place:
-        command = [sys.executable, "-m", "glassformer", "train", str(text), "--out", f"{place}/run", "--json"]
-        for key, value in settings.items():
-            command += ["--set", f"{key}={value}"]
         began = time.monotonic()
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        words = command(text, settings, place, "--json")
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(done.stderr)
         result = json.loads(done.stdout)
         return {"bits_per_byte": result["valid"]["bits_per_byte"], "seconds": round(time.monotonic() - began)}
 
 
-def keep(text: str, name: str, entry: dict[str, Any]) -> None:
-    kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
-    kept.setdefault(text, {})[name] = entry
+def plan(text: Path, settings: dict[str, Any]) -> int:
+    """The number of steps that the command announces; it is stopped at the first."""
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with tempfile.TemporaryDirectory() as place:
+        with subprocess.Popen(command(text, settings, place), **pipes) as process:
+            assert process.stdout
+            said = ""
+            for line in process.stdout:
+                said += line
+                if found := re.match(r"Training: ([\d,]+) steps", line):
+                    process.kill()
+                    return int(found[1].replace(",", ""))
+        raise SystemExit(said)
+
+
+def read_kept() -> dict[str, Any]:
+    kept: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
+    return kept
+
+
+def keep(text: str, kind: str, name: str | None, entry: Any) -> None:
+    """An entry of a text; with a name, one of several of that kind."""
+    kept = read_kept()
+    place = kept.setdefault(text, {})
+    if name is None:
+        place[kind] = entry
+    else:
+        place.setdefault(kind, {})[name] = entry
     KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    show(f"{text:18}{name:24}{entry['bits_per_byte']:8.4f} bits per byte {entry['seconds']:5} s")
+    show(f"{text:18}{name or kind:24}{entry}")
 
 
 def texts(folder: Path, only: list[str]) -> list[Path]:
@@ -94,23 +127,25 @@ def texts(folder: Path, only: list[str]) -> list[Path]:
 
 
 def show_kept() -> None:
-    show("| text | default | seconds | best of the search | default above it |")
-    show("|---|---|---|---|---|")
-    for text, entries in json.loads(KEPT.read_text(encoding="utf-8")).items():
-        default = entries.pop(DEFAULT)
-        name = min(entries, key=lambda name: entries[name]["bits_per_byte"], default="")
-        found = f"{entries[name]['bits_per_byte']:.3f} ({name})" if name else "not searched"
-        above = (
-            f"{100 * (default['bits_per_byte'] / entries[name]['bits_per_byte'] - 1):+.1f} %" if name else ""
-        )
-        show(f"| {text} | {default['bits_per_byte']:.3f} | {default['seconds']} | {found} | {above} |")
+    show("| text | default | seconds | in its steps | best of the search | default above it |")
+    show("|---|---|---|---|---|---|")
+    for text, entries in read_kept().items():
+        scores = {name: entry["bits_per_byte"] for name, entry in entries.get(FOUND, {}).items()}
+        again, found, above = "", "not searched", ""
+        if scores:
+            name = min(scores, key=lambda name: scores[name])
+            again, found = f"{scores[DEFAULT]:.3f}", f"{scores[name]:.3f} ({name}, of {len(scores)})"
+            above = f"{100 * (scores[DEFAULT] / scores[name] - 1):+.1f} %"
+        default = entries[DEFAULT]
+        score, seconds = f"{default['bits_per_byte']:.3f}", default["seconds"]
+        show(f"| {text} | {score} | {seconds} | {again} | {found} | {above} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["texts", "run", "search", "show"])
+    parser.add_argument("what", choices=["texts", "run", "plan", "search", "show"])
     parser.add_argument("folder", type=Path, nargs="?", default=Path(".own-text"))
     parser.add_argument("--data", type=Path, help="a folder with the files of the data sets")
     parser.add_argument("--only", nargs="*", default=[], help="names of texts")
@@ -122,8 +157,15 @@ def main() -> None:
         make_texts(asked.folder, asked.data)
         return
     for text in texts(asked.folder, asked.only):
-        for name, settings in ({DEFAULT: {}} if asked.what == "run" else SEARCH).items():
-            keep(text.stem, name, train(text, settings))
+        if asked.what == "run":
+            keep(text.stem, DEFAULT, None, train(text, {}))
+            continue
+        for name, settings in {DEFAULT: {}, **SEARCH}.items():
+            if asked.what == "plan":
+                keep(text.stem, PLANS, name, plan(text, settings))
+            elif name not in read_kept()[text.stem].get(FOUND, {}):
+                steps = read_kept()[text.stem][PLANS][name]
+                keep(text.stem, FOUND, name, train(text, {**settings, "training.steps": steps}))
 
 
 def show(line: str) -> None:
