@@ -4,7 +4,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test check format bench bench-tokenizer bench-generate bench-look test-tokenizer test-peers test-long test-faults test-serve depth length tokenizers busy first-words defaults docs clean
+.PHONY: help install dev demo test check format bench bench-tokenizer bench-generate bench-look test-tokenizer test-peers test-kernels test-long test-faults test-serve depth length tokenizers busy first-words defaults docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -81,6 +81,18 @@ test-tokenizer: .venv/.installed-dev  ## the tokenizer at length: 100,000 made-u
 
 test-peers: .venv-peers/.installed  ## looking inside, beside TransformerLens
 	.venv-peers/bin/python -m pytest tests/peers
+
+# Triton's interpreter needs an older NumPy than the rest.
+.venv-kernels/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -m venv .venv-kernels
+	@.venv-kernels/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt torch
+	@grep -v '^numpy' constraints.txt > .venv-kernels/constraints.txt
+	@.venv-kernels/bin/python -m pip --disable-pip-version-check install --quiet --constraint .venv-kernels/constraints.txt \
+	  --editable . pytest pytest-xdist hypothesis triton==3.6.0 'numpy<2.4'
+	@touch $@
+
+test-kernels: .venv-kernels/.installed  ## the kernels of a GPU without one: in Triton's interpreter, and compiled
+	GLASSFORMER_KERNELS=1 TRITON_INTERPRET=1 .venv-kernels/bin/python -m pytest -n 2 tests/kernels
 
 test-long: .venv/.installed-dev  ## the few tests that take a minute each
 	GLASSFORMER_LONG=1 $(BIN)/python -m pytest -n 2 -m long

@@ -1,0 +1,48 @@
+"""Kernels of our own for a GPU, written in Triton: whether they can be used here, and why not.
+
+Triton comes with PyTorch's builds for NVIDIA's GPUs. When a kernel is first used it compiles the kernel and, by
+the C compiler of the machine, the function that launches it; both are kept. Without a GPU its interpreter can
+run kernels on a CPU, slowly, which is how they are tested (TRITON_INTERPRET=1, `make test-kernels`).
+
+Files that import Triton are in folders called `kernels` under `gpu`; others import those when they need them.
+"""
+
+import os
+import shutil
+import sysconfig
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+LEAST_CAPABILITY = (8, 0)  # bfloat16 products and asynchronous copies
+
+
+def missing(device: torch.device) -> str | None:
+    """Why there are no own kernels for this device; None: there are."""
+    if find_spec("triton") is None:
+        return "Triton is not installed"
+    if is_interpreted():
+        return None
+    if device.type != "cuda":
+        return f"they are for NVIDIA's GPUs, not for {device.type}"
+    if torch.version.hip:
+        return "they were not tried on AMD's GPUs"
+    if torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
+        return f"{torch.cuda.get_device_name(device)} is too old for them"
+    return _lacks_compiler()
+
+
+def is_interpreted() -> bool:
+    """Whether Triton runs kernels on the CPU."""
+    return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes")
+
+
+@cache
+def _lacks_compiler() -> str | None:
+    if not any(shutil.which(name) for name in (os.environ.get("CC") or "cc", "gcc", "clang")):
+        return "Triton needs a C compiler (on Debian and Ubuntu: apt-get install gcc)"
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        return "Triton needs Python's headers (on Debian and Ubuntu: apt-get install python3-dev)"
+    return None
