@@ -92,7 +92,8 @@ test-peers: .venv-peers/.installed  ## looking inside, beside TransformerLens
 	@touch $@
 
 test-kernels: .venv-kernels/.installed  ## the kernels of a GPU without one: in Triton's interpreter, and compiled
-	GLASSFORMER_KERNELS=1 TRITON_INTERPRET=1 .venv-kernels/bin/python -m pytest -n 2 tests/kernels
+	GLASSFORMER_KERNELS=interpreted TRITON_INTERPRET=1 .venv-kernels/bin/python -m pytest -n 2 tests/kernels
+	GLASSFORMER_KERNELS=compiled .venv-kernels/bin/python -m pytest -n 2 tests/kernels
 
 test-long: .venv/.installed-dev  ## the few tests that take a minute each
 	GLASSFORMER_LONG=1 $(BIN)/python -m pytest -n 2 -m long

@@ -13,9 +13,8 @@ MOST_SHARED = 227 << 10  # bytes of fast memory that a program may have there
 def compile_for(
     kernel: Any, types: dict[str, str], constants: dict[str, Any], target: GPUTarget = HOPPER, **options: Any
 ) -> Any:
-    """`types` as Triton writes them (`*bf16`, `i32`); parameters named in `constants` are known beforehand."""
-    function = triton.JITFunction(kernel.fn) if hasattr(kernel, "fn") else kernel
-    signature = {name: types.get(name, "constexpr") for name in function.arg_names}
-    made = triton.compile(ASTSource(function, signature, constants), target=target, options=options)
+    """`types` as Triton writes them (`*bf16`, `i32`); what `constants` names is known beforehand."""
+    signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
+    made = triton.compile(ASTSource(kernel, signature, constants), target=target, options=options)
     assert made.metadata.shared <= MOST_SHARED
     return made

@@ -1,8 +1,8 @@
 """Kernels of our own for a GPU, written in Triton: whether they can be used here, and why not.
 
-Triton comes with PyTorch's builds for NVIDIA's GPUs. When a kernel is first used it compiles the kernel and, by
-the C compiler of the machine, the function that launches it; both are kept. Without a GPU its interpreter can
-run kernels on a CPU, slowly, which is how they are tested (TRITON_INTERPRET=1, `make test-kernels`).
+Triton comes with PyTorch's builds for NVIDIA's GPUs. It compiles a kernel when that is first used and, by the
+C compiler of the machine, the function that launches it; both are kept. Without a GPU its interpreter can run
+kernels on a CPU, slowly, which is how they are tested (TRITON_INTERPRET=1, `make test-kernels`).
 
 Files that import Triton are in folders called `kernels` under `gpu`; others import those when they need them.
 """

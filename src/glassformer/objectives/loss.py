@@ -23,6 +23,8 @@ from torch.nn import functional as F
 
 from glassformer.models.fast import loss as fast_loss
 from glassformer.models.fast.wanted import are_wanted
+from glassformer.models.gpu import loss as gpu_loss
+from glassformer.models.gpu.functions import wide_product
 from glassformer.models.model import scores
 from glassformer.models.tap import Tap, off
 
@@ -91,19 +93,26 @@ class _HeadLoss(Function):
         with torch.autocast(x.device.type, enabled=False):
             rows = max(LEAST_ROWS, SCORES_AT_ONCE[x.device.type] // len(weight))
             wide = torch.promote_types(dtype, torch.float32)
-            h, w = x.to(dtype), weight.to(dtype)
+            h, w, V = x.to(dtype), weight.to(dtype), len(weight)
+            by_kernel = gpu_loss.fits(x, dtype)
+            if by_kernel:
+                w = F.pad(w, (0, 0, 0, gpu_loss.padding(V)))
             total = x.new_zeros((), dtype=wide)
             dx = torch.empty_like(h)
-            dw = torch.zeros_like(weight, dtype=wide) if ctx.needs_input_grad[1] else None
+            dw = torch.zeros_like(w, dtype=wide) if ctx.needs_input_grad[1] else None
             for first in range(0, len(x), rows):
                 chosen = slice(first, first + rows)
                 scores = h[chosen] @ w.t()  # (rows, V)
-                losses, gradient = with_gradient(scores, targets[chosen], smoothing)
+                if by_kernel:
+                    losses = gpu_loss.into_gradient(scores, targets[chosen], V, smoothing)
+                    gradient = scores
+                else:
+                    losses, gradient = with_gradient(scores, targets[chosen], smoothing)
                 total += losses.sum()
                 torch.mm(gradient, w, out=dx[chosen])
                 if dw is not None:
-                    dw += gradient.t() @ h[chosen]
-        ctx.save_for_backward(dx, dw)
+                    dw += wide_product(gradient.t(), h[chosen]) if by_kernel else gradient.t() @ h[chosen]
+        ctx.save_for_backward(dx, None if dw is None else dw[:V])
         ctx.types = x.dtype, weight.dtype
         return total
 

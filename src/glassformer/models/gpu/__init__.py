@@ -1,0 +1,11 @@
+"""A language model's training pass by few, large kernels: the fused twin of the open pass, for a GPU.
+
+    twin.py        the pass itself, from the parameters of the model; chosen when nobody looks inside
+    fitting.py     which models it is made for, and why not others
+    functions.py   its pieces, each with its gradient
+    formulas.py    what lies between the products, as the books write it
+    launch.py      the same by own kernels (kernels/, in Triton): name for name, argument for argument
+
+Products are PyTorch's. A test holds the twin by formulas to the open pass, and another each kernel to its
+formula. What it never builds: q, k and v apart, attn_out, mlp_hidden before dropout, mlp_out, logits.
+"""

@@ -1,0 +1,55 @@
+"""Which models the fused pass is made for. Parts of one's own (docs/own-parts.md) take the open pass."""
+
+import torch
+from torch import nn
+
+from glassformer.models.attention import Attention
+from glassformer.models.block import Block, add, pre
+from glassformer.models.layers import ACTIVATIONS, MLP, GatedMLP, LayerNorm, RMSNorm
+from glassformer.models.mask import Mask
+from glassformer.models.model import LanguageModel
+from glassformer.models.position import Learned, Position, Rotary, Sinusoidal
+from glassformer.models.shift import Shift, Unshifted
+from glassformer.models.transformer import Stack
+
+HEAD_WIDTHS = (16, 32, 64, 128)
+NORMS = (LayerNorm, RMSNorm)
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def fits(model: nn.Module) -> str | None:
+    """Why a model is trained by the open pass; None: the fused one is made for it."""
+    if not isinstance(model, LanguageModel):
+        return "it is for models that predict the next token"
+    body = model.stack
+    if type(body) is not Stack:
+        return "it is for transformers"
+    if any(getattr(module, hooks, None) for module in model.modules() for hooks in HOOKS):
+        return "a module has hooks, which it would not call"
+    if body.mask != Mask(causal=True):
+        return "its attention looks back to the start, without a window or a mask of one's own"
+    if type(body.position) not in (Position, Learned, Sinusoidal, Rotary):
+        return f"it has no place for positions by {type(body.position).__name__}"
+    if type(body.norm) not in NORMS:
+        return "it is for LayerNorm and RMSNorm that stand before each layer"
+    if any(p.dtype != torch.float32 for p in model.parameters()):
+        return "it is for weights in float32, of which it makes copies"
+    reasons = (_of_block(block) for block in body.blocks)
+    return next((reason for reason in reasons if reason), None)
+
+
+def _of_block(block: nn.Module) -> str | None:
+    if type(block) is not Block or block.placement is not pre or block.join is not add:
+        return "it is for blocks with residual connections and their norms before each layer"
+    if any(type(norm) not in NORMS for norm in (block.attention_norm, block.mlp_norm)):
+        return "it is for LayerNorm and RMSNorm"
+    if any(type(shift) not in (Shift, Unshifted) for shift in (block.attention_shift, block.mlp_shift)):
+        return "it knows the short convolutions of this project alone"
+    mlp, attention = block.mlp, block.attention
+    if type(mlp) is not GatedMLP and (type(mlp) is not MLP or mlp.activation not in ACTIVATIONS.values()):
+        return "it is for the feed-forward nets and activations of this project"
+    if type(attention) is not Attention or type(attention.qk_norm) not in (*NORMS, nn.Identity):
+        return "it is for scaled attention with queries, keys and values"
+    if attention.value_width != attention.head_width or attention.head_width not in HEAD_WIDTHS:
+        return f"it is for heads as wide as {', '.join(map(str, HEAD_WIDTHS))}, their values like their keys"
+    return None

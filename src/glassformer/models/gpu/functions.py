@@ -1,0 +1,204 @@
+"""The pieces of a fused training pass, each with its gradient.
+
+What lies between products is done by `Operations`: the formulas, or the kernels (launch.py). Products are in
+the type of the pass; the gradients of weights and norms come out in float32, like the weights themselves.
+
+Letters: B batch, T positions, C model width, H heads, K key-value heads, D head width, n rows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from glassformer.core.triton_kernels import missing
+from glassformer.models.gpu import formulas
+
+Gradients = tuple[Tensor | None, ...]
+
+
+def operations(device: torch.device) -> ModuleType:
+    """The kernels where they can be used, else the formulas."""
+    if missing(device) is not None:
+        return formulas
+    from glassformer.models.gpu import launch
+
+    return launch
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Dropout at one site of the pass."""
+
+    seed: Tensor
+    site: int
+    p: float
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.seed, self.site, self.p))
+
+
+@dataclass(frozen=True)
+class NormKind:
+    eps: float
+    centred: bool  # LayerNorm; else RMSNorm
+
+
+@dataclass(frozen=True)
+class Heads:
+    """How a layer's queries and keys are made: of H heads and K key-value heads, D wide."""
+
+    H: int
+    K: int
+    D: int
+    norm: NormKind | None
+    cos: Tensor | None  # (T, D), where they are turned by their positions
+    sin: Tensor | None
+
+    @property
+    def as_they_are(self) -> bool:
+        return self.norm is None and self.cos is None
+
+
+class Norm(Function):
+    """(update, stream) to (new stream, its norm); see `formulas.norm`."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        u: Tensor,
+        x: Tensor | None,
+        gain: Tensor,
+        shift: Tensor | None,
+        kind: NormKind,
+        chance: Chance,
+        ops: ModuleType,
+    ) -> tuple[Tensor, Tensor]:
+        s, y, mean, rstd = ops.norm(u, x, gain, shift, kind.eps, kind.centred, *chance)
+        ctx.save_for_backward(s, gain, mean, rstd)
+        ctx.set_materialize_grads(False)
+        ctx.how = x is not None, shift is not None, kind, chance, ops
+        return s, y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *above: Tensor | None) -> Gradients:  # type: ignore[override]
+        s, gain, mean, rstd = ctx.saved_tensors
+        joined, shifted, kind, chance, ops = ctx.how
+        ds, dy = above
+        assert dy is not None
+        ds = None if ds is None else ds.contiguous()
+        dx, du, dgain, dshift = ops.norm_back(dy.contiguous(), ds, s, gain, mean, rstd, kind.centred, *chance)
+        return du, dx if joined else None, dgain, dshift if shifted else None, None, None, None
+
+
+class Linear(Function):
+    """x Wᵀ + b, by copies of W and b in the type of x; the gradients are the weights' own."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, copy: Tensor, bias_copy: Tensor | None
+    ) -> Tensor:
+        ctx.save_for_backward(x, copy)
+        ctx.biased = bias is not None
+        return x @ copy.t() if bias_copy is None else torch.addmm(bias_copy, x, copy.t())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *above: Tensor) -> Gradients:  # type: ignore[override]
+        x, copy = ctx.saved_tensors
+        dy = above[0].contiguous()
+        dbias = dy.sum(dim=0, dtype=torch.float32) if ctx.biased else None
+        return dy @ copy, wide_product(dy.t(), x), dbias, None, None
+
+
+def wide_product(a: Tensor, b: Tensor) -> Tensor:
+    """a b of half-precision matrices, in float32."""
+    if a.dtype == torch.float32:
+        return a @ b
+    if a.device.type == "cuda":
+        return torch.mm(a, b, out_dtype=torch.float32)
+    return a.float() @ b.float()
+
+
+class CausalAttention(Function):
+    """From the product (B, T, (H + 2 K) · D), all side by side, to what the heads find (B, T, H · D)."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, qkv: Tensor, gain: Tensor | None, heads: Heads, chance: Chance, ops: ModuleType
+    ) -> Tensor:
+        qk = qkv
+        if not heads.as_they_are:
+            qk = ops.turn(qkv, heads.H + heads.K, heads.D, *_norm_and_turn(heads, gain))
+        z, lse = ops.attend(*_parts(qk, qkv, heads), *chance)
+        ctx.save_for_backward(qkv, qk, z, lse, gain)
+        ctx.how = heads, chance, ops
+        return z.flatten(2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *above: Tensor) -> Gradients:  # type: ignore[override]
+        qkv, qk, z, lse, gain = ctx.saved_tensors
+        heads, chance, ops = ctx.how
+        dqkv = torch.empty_like(qkv)
+        dqk = dqkv if heads.as_they_are else torch.empty_like(qk)
+        dz = above[0].contiguous().view_as(z)
+        ops.attend_back(*_parts(qk, qkv, heads), z, lse, dz, *_parts(dqk, dqkv, heads), *chance)
+        dgain = None
+        if not heads.as_they_are:
+            how = _norm_and_turn(heads, gain)
+            dgain = ops.turn_back(dqk, qkv, dqkv, heads.H + heads.K, heads.D, *how)
+        return dqkv, dgain, None, None, None
+
+
+def _norm_and_turn(heads: Heads, gain: Tensor | None) -> tuple[Any, ...]:
+    kind = heads.norm or NormKind(0.0, False)
+    return gain, kind.eps, kind.centred, heads.cos, heads.sin
+
+
+def _parts(qk: Tensor, qkv: Tensor, heads: Heads) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries (B, T, H, D) and keys (B, T, K, D) of the first, values (B, T, K, D) of the second."""
+    q, k = qk.unflatten(-1, (-1, heads.D))[:, :, : heads.H + heads.K].split((heads.H, heads.K), dim=2)
+    return q, k, qkv.unflatten(-1, (-1, heads.D))[:, :, heads.H + heads.K :]
+
+
+class Activate(Function):
+    """Hidden units of the feed-forward net, with dropout."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, kind: str, chance: Chance, ops: ModuleType) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(a)
+        ctx.how = kind, chance, ops
+        return ops.activate(a, kind, *chance)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *above: Tensor) -> Gradients:  # type: ignore[override]
+        (a,) = ctx.saved_tensors
+        kind, chance, ops = ctx.how
+        return ops.activate_back(above[0].contiguous(), a, kind, *chance), None, None, None
+
+
+class Drop(Function):
+    """Dropout by itself."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, chance: Chance, ops: ModuleType) -> Tensor:  # type: ignore[override]
+        ctx.how = chance, ops
+        return ops.drop(x, *chance)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *above: Tensor) -> Gradients:  # type: ignore[override]
+        chance, ops = ctx.how
+        return ops.drop(above[0].contiguous(), *chance), None, None
+
+
+def drop(x: Tensor, chance: Chance, ops: ModuleType) -> Tensor:
+    return Drop.apply(x, chance, ops) if chance.p else x

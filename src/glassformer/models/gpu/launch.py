@@ -1,0 +1,222 @@
+"""The functions of formulas.py by own kernels: the same names and arguments. Tensors are contiguous.
+
+How many warps and rows a program gets follows from sizes alone, never from a trial: else the order of sums,
+and with it every bit, would follow the clock.
+
+Letters: as in formulas.py.
+"""
+
+# pyright: reportIndexIssue=false
+# (a kernel is called by kernel[programs](…), which types know of where Triton is installed)
+
+import torch
+from torch import Tensor
+
+from glassformer.models.gpu.formulas import CHANCES
+from glassformer.models.gpu.kernels import attention, dropout, entropy, heads, hidden
+from glassformer.models.gpu.kernels import norm as norms
+
+ELEMENTS = 2048  # of a program that works on each by itself
+ROWS_AT_ONCE = 4096  # numbers of a program that works on whole rows
+ATTENTION_BLOCK = 64
+KINDS = {
+    "relu": hidden.RELU,
+    "relu2": hidden.RELU2,
+    "gelu": hidden.GELU,
+    "gelu-tanh": hidden.GELU_TANH,
+    "swiglu": hidden.SWIGLU,
+}
+
+
+def _programs(device: torch.device, most: int) -> int:
+    """For kernels that go from row to row: enough to keep the processors of a GPU busy, at most `most`."""
+    if device.type != "cuda":
+        return max(1, min(most, 4))
+    return max(1, min(most, 16 * torch.cuda.get_device_properties(device).multi_processor_count))
+
+
+def _chance(p: float) -> tuple[int, float]:
+    """As kernels take it: how many of the hashes are left out, and what the others grow by."""
+    return round(p * CHANCES), 1 / (1 - p)
+
+
+def _lanes(n: int) -> int:
+    """The next power of two."""
+    return 1 << (n - 1).bit_length()
+
+
+def drop(x: Tensor, seed: Tensor, site: int, p: float) -> Tensor:
+    if not p:
+        return x
+    y, n = torch.empty_like(x), x.numel()
+    dropout.drop[(-(-n // ELEMENTS),)](x, y, seed, site, *_chance(p), n, ELEMENTS)
+    return y
+
+
+def norm(
+    u: Tensor,
+    x: Tensor | None,
+    gain: Tensor,
+    shift: Tensor | None,
+    eps: float,
+    centred: bool,
+    seed: Tensor,
+    site: int,
+    p: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    n, C = u.shape
+    lanes = _lanes(C)
+    rows = max(1, ROWS_AT_ONCE // lanes)
+    s = u if x is None and not p else torch.empty_like(u)
+    y = torch.empty_like(u)
+    mean, rstd = torch.empty(2, n, dtype=torch.float32, device=u.device)
+    flags = (x is not None, p > 0, centred, shift is not None)
+    norms.norm[(-(-n // rows),)](
+        x, u, gain, shift, s, y, mean, rstd, seed, site, *_chance(p), eps, n, C, lanes, rows, *flags
+    )
+    return s, y, mean, rstd
+
+
+def norm_back(
+    dy: Tensor,
+    ds: Tensor | None,
+    s: Tensor,
+    gain: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    centred: bool,
+    seed: Tensor,
+    site: int,
+    p: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    n, C = s.shape
+    lanes, programs = _lanes(C), _programs(s.device, n)
+    dx = torch.empty_like(s)
+    du = torch.empty_like(s) if p else dx
+    gains, shifts = torch.empty(2, programs, C, dtype=torch.float32, device=s.device)
+    flags = (ds is not None, p > 0, centred, True)
+    warps = max(1, min(8, lanes // 512))
+    norms.norm_back[(programs,)](
+        dy, ds, s, gain, mean, rstd, dx, du, gains, shifts, seed, site, *_chance(p), n, C, lanes, *flags,
+        num_warps=warps,
+    )  # fmt: skip
+    return dx, du, gains.sum(dim=0), shifts.sum(dim=0)
+
+
+def turn(
+    qkv: Tensor,
+    head_count: int,
+    head_width: int,
+    gain: Tensor | None,
+    eps: float,
+    centred: bool,
+    cos: Tensor | None,
+    sin: Tensor | None,
+) -> Tensor:
+    B, T, stride = qkv.shape
+    qk = qkv.new_empty(B, T, head_count * head_width)
+    n, at_once = B * T * head_count, max(1, ROWS_AT_ONCE // head_width)
+    flags = (head_width, at_once, gain is not None, centred, cos is not None)
+    heads.turn[(-(-n // at_once),)](qkv, qk, gain, cos, sin, eps, n, T, head_count, stride, *flags)
+    return qk
+
+
+def turn_back(
+    above: Tensor,
+    qkv: Tensor,
+    into: Tensor,
+    head_count: int,
+    head_width: int,
+    gain: Tensor | None,
+    eps: float,
+    centred: bool,
+    cos: Tensor | None,
+    sin: Tensor | None,
+) -> Tensor | None:
+    B, T, stride = qkv.shape
+    n, at_once = B * T * head_count, max(1, ROWS_AT_ONCE // head_width // 2)
+    programs = _programs(qkv.device, -(-n // at_once))
+    gains = torch.empty(programs, head_width, dtype=torch.float32, device=qkv.device)
+    flags = (head_width, at_once, gain is not None, centred, cos is not None)
+    heads.turn_back[(programs,)](
+        above, qkv, into, gain, cos, sin, gains, eps, n, T, head_count, stride, *flags
+    )
+    return None if gain is None else gains.sum(dim=0)
+
+
+def _attention_sizes(q: Tensor, k: Tensor, v: Tensor) -> tuple[tuple[object, ...], tuple[int, ...]]:
+    T, H, D = q.shape[1:]
+    scale = D**-0.5 * attention.LOG2E.value
+    assert q.stride(1) == k.stride(1) and q.stride(2) == k.stride(2) == v.stride(2) == D
+    return (scale, T, q.stride(1), v.stride(1)), (H, H // k.shape[2], D, ATTENTION_BLOCK)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, seed: Tensor, site: int, p: float) -> tuple[Tensor, Tensor]:
+    B, T, H, D = q.shape
+    z = q.new_empty(B, T, H, D)
+    lse = torch.empty(B, H, T, dtype=torch.float32, device=q.device)
+    sizes, constants = _attention_sizes(q, k, v)
+    attention.attend[(-(-T // ATTENTION_BLOCK), B * H)](
+        q, k, v, z, lse, seed, site, *_chance(p), *sizes, *constants, p > 0, num_warps=4, num_stages=3
+    )
+    return z, lse
+
+
+def attend_back(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    z: Tensor,
+    lse: Tensor,
+    dz: Tensor,
+    dq: Tensor,
+    dk: Tensor,
+    dv: Tensor,
+    seed: Tensor,
+    site: int,
+    p: float,
+) -> None:
+    B, T, H, _ = q.shape
+    delta = torch.empty_like(lse)
+    sizes, constants = _attention_sizes(q, k, v)
+    assert (dq.stride(), dk.stride(), dv.stride()) == (q.stride(), k.stride(), v.stride())
+    blocks = -(-T // ATTENTION_BLOCK)
+    attention.attend_dq[(blocks, B * H)](
+        q, k, v, z, lse, dz, delta, dq, seed, site, *_chance(p), *sizes, *constants, p > 0,
+        num_warps=4, num_stages=3,
+    )  # fmt: skip
+    attention.attend_dkv[(blocks, B * k.shape[2])](
+        q, k, v, lse, dz, delta, dk, dv, seed, site, *_chance(p), *sizes, *constants, p > 0,
+        num_warps=4, num_stages=2,
+    )  # fmt: skip
+
+
+def activate(a: Tensor, kind: str, seed: Tensor, site: int, p: float) -> Tensor:
+    M = a.shape[-1] // (2 if kind == "swiglu" else 1)
+    out = a.new_empty(*a.shape[:-1], M)
+    n = out.numel()
+    hidden.activate[(-(-n // ELEMENTS),)](a, out, seed, site, *_chance(p), n, M, ELEMENTS, KINDS[kind], p > 0)
+    return out
+
+
+def activate_back(above: Tensor, a: Tensor, kind: str, seed: Tensor, site: int, p: float) -> Tensor:
+    da, n, M = torch.empty_like(a), above.numel(), above.shape[-1]
+    hidden.activate_back[(-(-n // ELEMENTS),)](
+        above, a, da, seed, site, *_chance(p), n, M, ELEMENTS, KINDS[kind], p > 0
+    )
+    return da
+
+
+def into_gradient(scores: Tensor, targets: Tensor, entries: int, smoothing: float) -> Tensor:
+    """Each row's loss (n) in float32; scores (n, ≥ entries) become the gradient of it. Twin of
+    objectives/loss.py's `with_gradient`; a negative target is not scored.
+    """
+    n, stride = scores.shape
+    losses = torch.empty(n, dtype=torch.float32, device=scores.device)
+    lanes = min(ROWS_AT_ONCE, _lanes(stride))
+    programs = _programs(scores.device, n)
+    warps = max(1, min(8, lanes // 256))
+    entropy.entropy[(programs,)](
+        scores, targets, losses, smoothing, n, stride, entries, lanes, num_warps=warps
+    )
+    return losses

@@ -1,0 +1,162 @@
+"""The fused twin of a language model's forward pass, made from the same parameters.
+
+It is called like the model, and gives what the model gives. With a tap it is the model: whoever looks inside
+gets the open pass. Embedding, positions and short convolutions are the model's own modules; from there on the
+stream is in half precision, a residual connection is done by the norm behind it, and nothing between two
+products is written to memory twice.
+
+    embed ──► norm ──► qkv ──► turn, attend ──► W_O ──► + norm ──► up ──► activate ──► down ──► + norm ──► …
+
+Letters: B batch, T positions, C model width, n rows (all positions of a batch).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.models.attention import Attention
+from glassformer.models.block import Block
+from glassformer.models.gpu.functions import (
+    Activate,
+    CausalAttention,
+    Chance,
+    Heads,
+    Linear,
+    Norm,
+    NormKind,
+    drop,
+    operations,
+)
+from glassformer.models.gpu.loss import own_entropy
+from glassformer.models.layers import ACTIVATIONS, MLP, GatedMLP, LayerNorm, RMSNorm
+from glassformer.models.model import LanguageModel, Readout, scores
+from glassformer.models.position import Rotary
+from glassformer.models.shift import Unshifted
+from glassformer.models.state import State
+from glassformer.models.tap import Tap, off
+from glassformer.models.transformer import Stack
+
+
+class Twin:
+    """A model that fits (fitting.py), by the fused pass. `reseed` says what is dropped from now on."""
+
+    def __init__(self, model: LanguageModel, dtype: torch.dtype = torch.bfloat16):
+        assert isinstance(model.stack, Stack)
+        self.model, self.stack, self.dtype = model, model.stack, dtype
+        device = next(model.parameters()).device
+        self.operations = operations(device)
+        self.seed = torch.zeros((), dtype=torch.int64, device=device)
+        linears = [layer for block in self.stack.blocks for layer in _linears(block)]
+        own: list[Tensor] = [p for layer in linears for p in layer.parameters()]
+        self.originals = own
+        self.copies = [torch.empty_like(p, dtype=dtype, requires_grad=False) for p in own]
+        self._copy_of = {id(p): copy for p, copy in zip(own, self.copies, strict=True)}
+
+    def reseed(self, seed: int) -> None:
+        self.seed.fill_(seed)
+
+    def __call__(
+        self,
+        ids: Tensor,
+        state: State | None = None,
+        tap: Tap = off,
+        padding_mask: Tensor | None = None,
+        readout: Readout = scores,
+        readout_args: tuple[Any, ...] = (),
+    ) -> Tensor:
+        model = self.model
+        if tap is not off or state is not None or padding_mask is not None or not model.training:
+            return model(ids, state, tap, padding_mask, readout, readout_args)
+        x = self.final(ids)
+        with own_entropy():
+            return readout(x, model.unembedding, tap, *readout_args)
+
+    def final(self, ids: Tensor) -> Tensor:
+        """The stream after the last norm (B, T, C), in the type of the pass."""
+        stack, ops = self.stack, self.operations
+        B, T = ids.shape
+        if stack.context < T:
+            raise ValueError(f"{T} tokens are more than the context of {stack.context}")
+        with torch.no_grad():
+            torch._foreach_copy_(self.copies, self.originals)  # type: ignore[attr-defined]
+        positions = torch.arange(T, device=ids.device)[None]  # (1, T)
+        chance = _Sites(self.seed)
+        with torch.autocast(ids.device.type, enabled=False):
+            x = stack.position.embed(stack.embedding(ids), positions)
+            x = stack.shift(x, stack.mask, None)
+            u = drop(x.to(self.dtype).flatten(0, 1), chance(stack.dropout.p), ops)  # (n, C)
+            stream: Tensor | None = None
+            left_out = 0.0  # share of the update u that the next norm drops
+            for block in stack.blocks:
+                assert isinstance(block, Block)
+                p = block.dropout.p
+                stream, h = self._norm(block.attention_norm, u, stream, chance(left_out))
+                h = self._shifted(block.attention_shift, h, B)
+                u = self._attention(block.attention, h, B, chance)
+                stream, h = self._norm(block.mlp_norm, u, stream, chance(p))
+                h = self._shifted(block.mlp_shift, h, B)
+                u = self._mlp(block.mlp, h, chance)
+                left_out = p
+            _, h = self._norm(stack.norm, u, stream, chance(left_out))
+            h = drop(h, chance(self.model.dropout.p), ops)
+        return h.view(B, T, -1)
+
+    def _linear(self, layer: nn.Linear, x: Tensor) -> Tensor:
+        bias = layer.bias
+        copies = self._copy_of[id(layer.weight)], None if bias is None else self._copy_of[id(bias)]
+        return Linear.apply(x, layer.weight, bias, *copies)
+
+    def _norm(
+        self, norm: nn.Module, u: Tensor, stream: Tensor | None, chance: Chance
+    ) -> tuple[Tensor, Tensor]:
+        assert isinstance(norm, (LayerNorm, RMSNorm))
+        shift = norm.beta if isinstance(norm, LayerNorm) else None
+        return Norm.apply(u, stream, norm.gamma, shift, norm_kind(norm), chance, self.operations)
+
+    def _shifted(self, shift: nn.Module, h: Tensor, B: int) -> Tensor:
+        if isinstance(shift, Unshifted):
+            return h
+        return shift(h.unflatten(0, (B, -1)), self.stack.mask, None).to(h.dtype).flatten(0, 1)
+
+    def _attention(self, attention: nn.Module, h: Tensor, B: int, chance: "_Sites") -> Tensor:
+        assert isinstance(attention, Attention)
+        qkv = self._linear(attention.qkv, h).unflatten(0, (B, -1))  # (B, T, (H + 2 K) · D)
+        normed = isinstance(attention.qk_norm, (LayerNorm, RMSNorm))
+        kind = norm_kind(attention.qk_norm) if normed else None
+        tables: tuple[Tensor | None, Tensor | None] = None, None
+        if isinstance(attention.position, Rotary):
+            T = qkv.shape[1]
+            tables = attention.position.cos[:T], attention.position.sin[:T]
+        heads = Heads(attention.heads, attention.kv_heads, attention.head_width, kind, *tables)
+        gain = attention.qk_norm.gamma if normed else None
+        z = CausalAttention.apply(qkv, gain, heads, chance(attention.dropout), self.operations)
+        return self._linear(attention.out, z.flatten(0, 1))
+
+    def _mlp(self, mlp: MLP | GatedMLP, h: Tensor, chance: "_Sites") -> Tensor:
+        kind = "swiglu"
+        if not isinstance(mlp, GatedMLP):
+            kind = next(name for name, function in ACTIVATIONS.items() if function is mlp.activation)
+        hidden = Activate.apply(self._linear(mlp.up, h), kind, chance(mlp.dropout.p), self.operations)
+        return self._linear(mlp.down, hidden)
+
+
+class _Sites:
+    """Gives each place where something is dropped a number of its own, in the order of the pass."""
+
+    def __init__(self, seed: Tensor):
+        self.seed, self.count = seed, 0
+
+    def __call__(self, p: float) -> Chance:
+        self.count += 1
+        return Chance(self.seed, self.count, p)
+
+
+def norm_kind(norm: nn.Module) -> NormKind:
+    assert isinstance(norm, (LayerNorm, RMSNorm))
+    return NormKind(norm.eps, isinstance(norm, LayerNorm))
+
+
+def _linears(block: nn.Module) -> list[nn.Linear]:
+    assert isinstance(block, Block) and isinstance(block.attention, Attention)
+    return [block.attention.qkv, block.attention.out, block.mlp.up, block.mlp.down]

@@ -1,0 +1,141 @@
+"""Each kernel of a training pass against its formula, in Triton's interpreter: in float32, ragged sizes."""
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from glassformer.models.gpu import formulas, launch
+from glassformer.objectives.loss import NOT_SCORED, with_gradient
+
+SEED = torch.tensor(1 << 61 | 12345)
+KINDS = ["relu", "relu2", "gelu", "gelu-tanh", "swiglu"]
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
+
+
+def same(ours: Any, theirs: Any, tolerance: float = 2e-6) -> None:
+    if isinstance(theirs, tuple):
+        for a, b in zip(ours, theirs, strict=True):
+            same(a, b, tolerance)
+    elif theirs is None:
+        assert ours is None
+    else:
+        assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
+        assert bool(ours.isfinite().all())
+        assert float((ours - theirs).abs().max()) <= tolerance * max(1.0, float(theirs.abs().max()))
+
+
+@settings(max_examples=15)
+@given(n=st.integers(1, 5000), p=st.sampled_from([0.1, 0.5, 0.9]), site=st.integers(0, 1 << 20))
+def test_dropout_leaves_out_the_same(n: int, p: float, site: int) -> None:
+    x = draw(n)
+    ours, theirs = launch.drop(x, SEED, site, p), formulas.drop(x, SEED, site, p)
+    assert torch.equal(ours == 0, theirs == 0)
+    same(ours, theirs)
+
+
+def test_dropout_leaves_out_its_share_and_no_pattern() -> None:
+    shape = (400, 500)
+    masks = [formulas.kept(shape, SEED, site, 0.3).float() for site in range(4)]
+    masks += [formulas.kept(shape, SEED + step, 0, 0.3).float() for step in (1, 2)]
+    spread = math.sqrt(0.21 / masks[0].numel())
+    for mask in masks:
+        assert abs(float(mask.mean()) - 0.7) < 5 * spread
+        for axis in (0, 1):  # neither neighbours nor rows and columns know of each other
+            shares = mask.mean(dim=axis)
+            assert float(shares.std()) < 1.3 * math.sqrt(0.21 / mask.shape[axis])
+            neighbours = (mask - 0.7).roll(1, dims=axis) * (mask - 0.7)
+            assert abs(float(neighbours.mean())) < 5 * 0.21 / math.sqrt(mask.numel())
+    for a, b in pairwise(masks):
+        assert abs(float(((a - 0.7) * (b - 0.7)).mean())) < 5 * 0.21 / math.sqrt(a.numel())
+
+
+@pytest.mark.parametrize("p", [0.0, 0.2])
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize(("n", "C"), [(1, 1), (7, 48), (33, 130), (3, 1600)])
+def test_norm(n: int, C: int, joined: bool, centred: bool, p: float) -> None:
+    u, x, above, stream = (draw(n, C, seed=i) for i in range(4))
+    gain, shift = draw(C, seed=5), draw(C, seed=6) if joined else None
+    how = (SEED, 3, p)
+    arguments = (u, x if joined else None, gain, shift, 1e-5, centred, *how)
+    ours, theirs = launch.norm(*arguments), formulas.norm(*arguments)
+    same(ours[:2] + ours[3:], theirs[:2] + theirs[3:], 1e-5)
+    if centred:
+        same(ours[2], theirs[2])
+    s, _, mean, rstd = theirs
+    back = (above, stream if joined else None, s, gain, mean, rstd, centred, *how)
+    same(launch.norm_back(*back), formulas.norm_back(*back), 1e-5)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("normed", [True, False])
+@pytest.mark.parametrize(("B", "T", "H", "K", "D"), [(2, 5, 3, 1, 16), (1, 37, 2, 2, 32)])
+def test_heads(B: int, T: int, H: int, K: int, D: int, normed: bool, turned: bool, centred: bool) -> None:
+    qkv, above = draw(B, T, (H + 2 * K) * D), draw(B, T, (H + K) * D)
+    gain = draw(D, seed=2) if normed else None
+    tables = (draw(T, D, seed=3), draw(T, D, seed=4)) if turned else (None, None)
+    how = (H + K, D, gain, 1e-6, centred, *tables)
+    same(launch.turn(qkv, *how), formulas.turn(qkv, *how), 1e-5)
+    into = [torch.full_like(qkv, 7.0) for _ in range(2)]
+    gains = launch.turn_back(above, qkv, into[0], *how), formulas.turn_back(above, qkv, into[1], *how)
+    same(into[0], into[1], 1e-5)
+    same(gains[0], gains[1], 1e-5)
+    assert bool((into[0][..., (H + K) * D :] == 7).all())  # the values' place is another's
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3])
+@pytest.mark.parametrize(
+    ("B", "T", "H", "K", "D"), [(2, 64, 2, 2, 16), (1, 1, 1, 1, 32), (2, 100, 4, 2, 16), (1, 129, 2, 1, 32)]
+)
+def test_attention(B: int, T: int, H: int, K: int, D: int, p: float) -> None:
+    """Queries and keys lie in one tensor, values in another beside what is not read."""
+    qk, qkv = draw(B, T, H + K, D), draw(B, T, H + 2 * K, D)
+    q, k, v = qk[:, :, :H], qk[:, :, H:], qkv[:, :, H + K :]
+    ours, theirs = (f.attend(q, k, v, SEED, 5, p) for f in (launch, formulas))
+    same(ours, theirs, 1e-5)
+    z, lse = theirs
+    dz, gradients = draw(B, T, H, D, seed=9), []
+    for f in (launch, formulas):
+        dqk, dqkv = torch.full_like(qk, 7.0), torch.full_like(qkv, 7.0)
+        places = dqk[:, :, :H], dqk[:, :, H:], dqkv[:, :, H + K :]
+        f.attend_back(q, k, v, z, lse, dz, *places, SEED, 5, p)
+        assert bool((dqkv[:, :, : H + K] == 7).all())
+        gradients.append((dqk, dqkv))
+    same(*gradients, 1e-5)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_hidden_units(kind: str, p: float) -> None:
+    n, M = 9, 401
+    a = 3 * draw(n, 2 * M if kind == "swiglu" else M)
+    a[0, :3] = torch.tensor([0.0, 30.0, -30.0])
+    above = draw(n, M)
+    same(launch.activate(a, kind, SEED, 2, p), formulas.activate(a, kind, SEED, 2, p), 1e-6)
+    ours, theirs = (f.activate_back(above, a, kind, SEED, 2, p) for f in (launch, formulas))
+    same(ours, theirs, 2e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("n", "V", "pad"), [(5, 23, 0), (11, 50, 14), (3, 9000, 24)])
+def test_entropy(n: int, V: int, pad: int, smoothing: float) -> None:
+    scores = 4 * draw(n, V)
+    scores[0] += 1e4  # a softmax that must not overflow
+    targets = torch.arange(n) * 7 % V
+    targets[1] = NOT_SCORED
+    losses, gradient = (x.float() for x in with_gradient(scores.double(), targets, smoothing))
+    wide = torch.nn.functional.pad(scores, (0, pad), value=1e9)
+    ours = launch.into_gradient(wide, targets, V, smoothing)
+    same(ours, losses, 1e-5 if smoothing else 1e-6)  # a mean of large scores is rounded
+    same(wide[:, :V], gradient, 1e-6)
+    assert bool((wide[:, V:] == 0).all())
