@@ -95,9 +95,10 @@ class TrainingConfig(Section):
         description="of products; auto: bf16 on a GPU, and for wide transformers on a CPU that multiplies it",
     )
     compile: OnOff = Field(default="auto", description="torch.compile; auto: when it pays")
-    kernels: Literal["auto", "off"] = Field(
+    kernels: Literal["auto", "off", "fused"] = Field(
         default="auto",
-        description="the loss joined with the scores, and on a CPU compiled loops for it and for attention",
+        description="auto: the loss joined with the scores, on a CPU compiled loops for it and for attention; "
+        "fused: on a GPU own kernels for the whole pass, a step in one graph (docs/training.md)",
     )
     device: str = Field(default="auto", description="cpu, cuda, cuda:1, mps; auto: the best there is")
     freeze: list[str] = Field(default=[], description="prefixes of parameters that stay as they are")

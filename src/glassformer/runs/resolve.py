@@ -61,6 +61,8 @@ def resolve(asked: Settings, recipe: str | None, data: Task, machine: Machine) -
     precision = choose_precision(config, machine.device)
     check_layout(model, config.training.parallel, machine.processes, precision)
     compiled = config.training.compile
+    if compiled == "auto" and config.training.kernels == "fused":
+        compiled = "off"  # own kernels need no compiler
     if compiled == "auto":
         opaque = any(isinstance(m, Body) and not m.compiles for m in model.modules())
         measure = machine.seconds_per_step if seconds is None else lambda _: seconds

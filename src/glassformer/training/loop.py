@@ -68,7 +68,8 @@ class Trainer(Steps):
         self.settings: dict[str, Any] = {}  # of the whole run, to be written down with each checkpoint
         self._saves, self._saved_at = 0, -1
         self._evaluations, self._began = 0, 0.0
-        how = (config.compile == "on", self.own_kernels, self.precision.name, self.layout.name, world.size)
+        kernels = "fused" if self.fused is not None else "own" if self.own_kernels else "PyTorch"
+        how = (config.compile == "on", kernels, self.precision.name, self.layout.name, world.size)
         self.environment = environment(self.device, *how)
 
     def resume(self, checkpoint: Path) -> None:
@@ -92,6 +93,8 @@ class Trainer(Steps):
         self.objective.load_state_dict(
             {name: tensor.to(self.device) for name, tensor in objective_state.items()}
         )
+        if self.fused is not None:
+            self.fused.reset()
         if scaler is not None:
             scaler.load_state_dict(self.progress.scaler or self.precision.new_scaler().state_dict())
         return previous
@@ -102,6 +105,8 @@ class Trainer(Steps):
         forward = self.layout.forward(config.compile == "on")
         make_folder(self.folder)
         log = self._open_log()
+        if self.fused is not None:
+            display.note(f"Steps are one piece of work each, by {self.environment['kernels']}.")
         if config.compile == "on" and self.progress.step < config.steps:
             display.note("The model is compiled first, so the first step takes a while.")
         display.start(self.progress.step, config.steps)
@@ -114,13 +119,14 @@ class Trainer(Steps):
                     self._evaluate(log)
                 while self.progress.step < self.config.steps and not self._out_of_patience():
                     try:
-                        record = self.step_that_fits(forward)
+                        record = self.step_that_fits(forward, self._may_go_ahead(stop, planned))
                     except BrokenStepError as error:
                         self._write_down(error)
                         log = self._roll_back(error, log)
                         continue
                     display.step(record)
-                    self._now_and_then(record, log, self._agreed(stop))
+                    is_ahead = self.fused is not None and self.fused.is_ahead  # then it stops one step later
+                    self._now_and_then(record, log, 0 if is_ahead else self._agreed(stop))
                     if self.hooks.pace and self.hooks.pace.is_due(self.progress.step, planned):
                         self._keep_pace(self.hooks.pace, planned)
                 if self._saved_at != self.progress.step:
@@ -141,6 +147,17 @@ class Trainer(Steps):
             log.close()
         self.world.set_phase(FINISHING)
         return self.progress
+
+    def _may_go_ahead(self, stop: StopRequest, planned: int) -> bool:
+        """Whether nobody looks at the weights behind the next step, so that one more may begin at once."""
+        step, config, hooks = self.progress.step + 1, self.config, self.hooks
+        if self.fused is None or stop.signal or step >= config.steps:
+            return False
+        rhythms = [config.checkpoint_every]
+        rhythms += [config.eval_every] if hooks.evaluate else []
+        rhythms += [config.sample_every] if hooks.sample and config.sample_every else []
+        due = hooks.pace is not None and hooks.pace.is_due(step, planned)
+        return not due and all(step % often for often in rhythms)
 
     def _agreed(self, stop: StopRequest) -> int:
         """The signal that any process has got."""

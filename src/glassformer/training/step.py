@@ -4,6 +4,8 @@ batch     samples by number, a pure function of (seed, step); each process takes
 forward   and backward, micro-batch by micro-batch, normalised by the step's targets
 check     a loss or gradient that is no number stops the step before it can do harm
 update    clip, schedule, optimizers
+
+With `training.kernels` fused the last three are one piece of work for the device (device/).
 """
 
 import math
@@ -21,9 +23,14 @@ from glassformer.core.device import Precision
 from glassformer.core.errors import DivergedError, RunError
 from glassformer.data.order import fold_seed
 from glassformer.models.fast.wanted import have_threads, own_loops
+from glassformer.models.gpu.twin import Twin
+from glassformer.models.model import LanguageModel
 from glassformer.objectives.objective import Batch, Objective
 from glassformer.training.checkpoint.snapshot import Progress
 from glassformer.training.compile import repeatable
+from glassformer.training.device.fitting import check_fused, pass_type
+from glassformer.training.device.step import DeviceStep
+from glassformer.training.device.updates import DeviceUpdates
 from glassformer.training.diagnose import explain
 from glassformer.training.parallel.layout import make_layout
 from glassformer.training.parallel.world import ALONE, World
@@ -77,16 +84,32 @@ class Steps:
         self.device, self.width, self.world = device, width, world
         self.precision = Precision.choose(config.precision, device)
         able = config.compile != "on" and (device.type != "cpu" or have_threads())
-        self.own_kernels = able and config.kernels == "auto"
+        self.own_kernels = able and config.kernels != "off"
         self.layout = make_layout(model, config.parallel, world, device, self.precision.name)
-        self.updates = Updates(self.layout, config, self.precision)
+        self.fused: DeviceStep | None = None
+        if config.kernels == "fused":
+            self.updates, self.fused = self._make_fused()
+        else:
+            self.updates = Updates(self.layout, config, self.precision)
         self.sizes = BatchSizes(config.batch, config.batch_growth)
         self.reader = Reader(objective, self.sizes, config.accumulate, world, device)
         self.progress = Progress()
         self._own_loss = 0.0
 
-    def step(self, forward: Callable[..., Any]) -> dict[str, Any]:
-        """One update. Returns what there is to say about it."""
+    def _make_fused(self) -> tuple[DeviceUpdates, DeviceStep]:
+        model, objective, config = self.model, self.objective, self.config
+        check_fused(model, objective, config, self.precision, self.world)
+        assert isinstance(model, LanguageModel)
+        updates = DeviceUpdates(self.layout, config, self.precision)
+        return updates, DeviceStep(Twin(model, pass_type(self.precision)), objective, updates, config)
+
+    def step(self, forward: Callable[..., Any], ahead: bool = False) -> dict[str, Any]:
+        """One update. Returns what there is to say about it.
+
+        `ahead`: nobody looks at the weights behind this step, so that the next may begin before it is read.
+        """
+        if self.fused is not None:
+            return self._fused_step(self.fused, ahead)
         config, progress = self.config, self.progress
         began = time.perf_counter()
         self.world.set_phase("batch")
@@ -107,14 +130,42 @@ class Steps:
         self.world.set_phase(f"step {progress.step + 1}, update")
         self._own_loss = total.item()
         (nats,) = self.world.all_reduce(self._own_loss)
-        factor = learning_rate_factor(config, progress.step, self.width) * progress.lr_scale
+        factor = self._rate_factor(progress.step)
         try:
             norm = self.updates.apply(nats, factor, progress)
         except NotFiniteError as error:
             raise self._broken(batches, nats, error.norm) from None
-        seconds = time.perf_counter() - began
+        return self._done(nats, norm, int(tokens), time.perf_counter() - began)
+
+    def _fused_step(self, fused: DeviceStep, ahead: bool) -> dict[str, Any]:
+        """The same as one piece of work, maybe the next one after it, and then what came of it."""
+        began, step = time.perf_counter(), self.progress.step
+        self.model.train()
+        for wanted in (step, step + 1) if ahead else (step,):
+            if not fused.has_begun(wanted):
+                self._begin(fused, wanted)
+        nats, norm, tokens = fused.read()
+        if not math.isfinite(nats) or not math.isfinite(norm):
+            fused.reset()
+            raise self._broken(self.reader.read(step, ahead=False).batches, nats, norm)
+        return self._done(nats, norm, tokens, time.perf_counter() - began)
+
+    def _begin(self, fused: DeviceStep, step: int) -> None:
+        with torch.cuda.stream(fused.stream):  # where its batches arrive too
+            data = self.reader.read(step, ahead=step + 1 != self.config.steps)
+        seeds = [self._seed_of(step, i) for i in range(len(data.batches))]
+        fused.begin(step, data, self._rate_factor(step), seeds)
+
+    def _rate_factor(self, step: int) -> float:
+        """What the schedule, and rollbacks, make of the learning rate."""
+        return learning_rate_factor(self.config, step, self.width) * self.progress.lr_scale
+
+    def _done(self, nats: float, norm: float, tokens: int, seconds: float) -> dict[str, Any]:
+        """Count a step, and say what there is to say about it."""
+        config, progress = self.config, self.progress
+        factor = self._rate_factor(progress.step)
         progress.step += 1
-        progress.tokens += int(tokens)
+        progress.tokens += tokens
         progress.seconds += seconds
         per_byte = self.objective.bytes_per_target
         bits = {"bits_per_byte": nats / math.log(2) / per_byte} if per_byte else {}
@@ -132,10 +183,12 @@ class Steps:
             "tokens_per_second": tokens / seconds,
         }
 
-    def step_that_fits(self, forward: Callable[..., Any]) -> dict[str, Any]:
+    def step_that_fits(self, forward: Callable[..., Any], ahead: bool = False) -> dict[str, Any]:
         """A step; or, where the memory is too small for it, the settings that would fit."""
         with suppress(torch.OutOfMemoryError):  # what it held is let go before anything is tried
-            return self.step(forward)
+            return self.step(forward, ahead)
+        if self.fused is not None:
+            self.fused.reset()
         self.reader.close()  # its next batches take room too
         size, first = self.sizes.size(self.progress.step), self.sizes.consumed(self.progress.step)
 
@@ -170,4 +223,7 @@ class Steps:
 
     def _seed(self, micro: int) -> None:
         """All randomness of a micro-batch (dropout) follows from where in the run it stands."""
-        torch.manual_seed(fold_seed(self.config.seed, self.progress.step, micro, self.world.rank) >> 1)
+        torch.manual_seed(self._seed_of(self.progress.step, micro))
+
+    def _seed_of(self, step: int, micro: int) -> int:
+        return fold_seed(self.config.seed, step, micro, self.world.rank) >> 1

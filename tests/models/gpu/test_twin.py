@@ -71,12 +71,19 @@ def test_losses_and_gradients_are_those_of_the_open_pass(name: str, T: int, smoo
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_in_half_precision_it_is_near(name: str) -> None:
-    """The whole gradient, about as near as by PyTorch's own mixed precision."""
+    """The whole gradient, about as near as by PyTorch's own mixed precision, whose stream is wider."""
     model = make(**VARIANTS[name])
-    (loss, gradients), (exact, expected) = results(Twin(model), model), results(model, model)
-    assert float(abs(loss - exact)) <= 0.01 * float(exact)
-    ours, theirs = (torch.cat([g.flatten() for g in found.values()]) for found in (gradients, expected))
-    assert float((ours - theirs).norm()) <= 0.03 * float(theirs.norm())
+    ours, exact = results(Twin(model), model), results(model, model)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = results(model, model)
+    assert float(abs(ours[0] - exact[0])) <= 0.01 * float(exact[0])
+    assert off(ours[1], exact[1]) <= 2 * off(mixed[1], exact[1]) <= 0.1
+
+
+def off(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
+    """How far two gradients are apart, as a share of the second."""
+    a, b = (torch.cat([g.flatten() for g in found.values()]) for found in (ours, theirs))
+    return float((a - b).norm() / b.norm())
 
 
 def test_it_writes_the_same_scores_and_shows_what_the_model_shows() -> None:
@@ -141,6 +148,7 @@ def test_what_does_not_fit_says_why() -> None:
         ({"residual": False}, "residual"),
         ({"position": "alibi"}, "Alibi"),
         ({"window": 4}, "window"),
+        ({"word_dropout": 0.1}, "word_dropout"),
         ({"norm": "batch"}, "LayerNorm"),
         ({"attention": "query-key"}, "attention"),
         ({"scaled": False}, "attention"),

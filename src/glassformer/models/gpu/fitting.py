@@ -30,6 +30,8 @@ def fits(model: nn.Module) -> str | None:
         return "its attention looks back to the start, without a window or a mask of one's own"
     if type(body.position) not in (Position, Learned, Sinusoidal, Rotary):
         return f"it has no place for positions by {type(body.position).__name__}"
+    if type(body.embedding) is not nn.Embedding:
+        return "its embedding is a plain table (no model.word_dropout)"
     if type(body.norm) not in NORMS:
         return "it is for LayerNorm and RMSNorm that stand before each layer"
     if any(p.dtype != torch.float32 for p in model.parameters()):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from glassformer.core.strict_json import dump_json
+from glassformer.core.triton_kernels import missing
 from glassformer.training.checkpoint.weights import unique_state_dict
 from glassformer.training.optim import fast_type
 from glassformer.training.parallel.layout import is_sharded, local_rows
@@ -56,7 +57,7 @@ class Snapshot:
 def environment(
     device: torch.device,
     compiled: bool,
-    own_kernels: bool,
+    kernels: str,
     precision: str,
     layout: str = "one",
     processes: int = 1,
@@ -71,10 +72,18 @@ def environment(
         "precision": precision,
         "threads": torch.get_num_threads(),
         "compiled": compiled,
-        "kernels": f"own, numba {version('numba')}" if own_kernels else "PyTorch",
+        "kernels": _described(kernels, device),
         "layout": layout,
         "processes": processes,
     }
+
+
+def _described(kernels: str, device: torch.device) -> str:
+    """Whose kernels a run takes (own, fused, PyTorch), and the version of what compiles them."""
+    if kernels == "fused":
+        by_kernels = missing(device) is None
+        return f"fused kernels, Triton {version('triton')}" if by_kernels else "fused formulas"
+    return f"own, numba {version('numba')}" if kernels == "own" else kernels
 
 
 def take_snapshot(

@@ -1,0 +1,51 @@
+"""Which trainings the step on the device is for."""
+
+import torch
+from torch import nn
+
+from glassformer.config.training import TrainingConfig
+from glassformer.core.device import Precision
+from glassformer.core.errors import UsageError
+from glassformer.core.triton_kernels import missing
+from glassformer.models.gpu.fitting import fits as model_fits
+from glassformer.objectives.language import LanguageModelling
+from glassformer.objectives.objective import Objective
+from glassformer.training.parallel.world import World
+
+
+def check_fused(
+    model: nn.Module, objective: Objective, config: TrainingConfig, precision: Precision, world: World
+) -> None:
+    """Refuse what the fused step is not made for, and say what would do."""
+    reason = fits(model, objective, config, precision, world)
+    if reason is not None:
+        raise UsageError(
+            f"training.kernels fused is not for this training: {reason}. Leave it out, and it goes by "
+            "PyTorch's kernels."
+        )
+
+
+def fits(
+    model: nn.Module, objective: Objective, config: TrainingConfig, precision: Precision, world: World
+) -> str | None:
+    """Why a training cannot go by the fused step; None: it can."""
+    if world.size > 1:
+        return "it is for one process"
+    if config.compile == "on":
+        return "it is not compiled by PyTorch (training.compile is on)"
+    if config.optimizer not in ("adamw", "muon"):
+        return f"it has no training.optimizer {config.optimizer}, only adamw and muon"
+    if type(objective) is not LanguageModelling:
+        return "it is for next tokens in windows of a text"
+    if precision.device.type == "cuda" and precision.name != "bf16":
+        return f"on a GPU its products are in bf16, not in {precision.name}"
+    if precision.device.type not in ("cpu", "cuda"):
+        return f"it was never tried on {precision.device.type}"
+    if precision.device.type == "cuda" and (lacking := missing(precision.device)) is not None:
+        return lacking
+    return model_fits(model)
+
+
+def pass_type(precision: Precision) -> torch.dtype:
+    """The type that the pass is in."""
+    return torch.bfloat16 if precision.name == "bf16" else torch.float32

@@ -1,0 +1,71 @@
+"""From gradients to new weights without asking the host: twin of `Updates` in ../update.py.
+
+A loss or a gradient that is no number sets a mark, and while it is set nothing moves: no weight, no moment,
+no count of steps. The mark stays until the host has read the step that set it, however many were begun since.
+So a run stops at that very step, with the weights it began with.
+"""
+
+import torch
+from torch import Tensor
+from torch.optim import AdamW
+
+from glassformer.config.training import TrainingConfig
+from glassformer.core.device import Precision
+from glassformer.models.roles import Role, roles
+from glassformer.training.device.gradients import FlatGradients
+from glassformer.training.device.muon import DeviceMuon
+from glassformer.training.optim import Muon
+from glassformer.training.parallel.layout import Layout
+from glassformer.training.update import Updates
+
+
+class DeviceUpdates(Updates):
+    """AdamW, or Muon with it, whose rates are tensors."""
+
+    def __init__(self, layout: Layout, config: TrainingConfig, precision: Precision):
+        super().__init__(layout, config, precision)
+        role = roles(layout.model)
+        trained = [(role[name], p) for name, p in layout.model.named_parameters() if p.requires_grad]
+        inner = [p for kind, p in trained if kind == Role.MATRIX]
+        self.gradients = FlatGradients([*inner, *(p for kind, p in trained if kind != Role.MATRIX)])
+        device = self.gradients.vector.device
+        self.broken = torch.zeros((), device=device)  # 1: since some step the host has not yet read
+        self.factor = torch.ones((), device=device)  # of all learning rates, in this step
+        self.optimizers = [
+            DeviceMuon(optimizer, self.gradients, self.broken) if isinstance(optimizer, Muon) else optimizer
+            for optimizer in self.optimizers
+        ]
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = torch.tensor(float(group["base_lr"]), device=device)
+            if isinstance(optimizer, AdamW):
+                optimizer.found_inf = self.broken  # type: ignore[attr-defined]  # its kernel then moves nothing
+                for group in optimizer.param_groups:
+                    group["capturable"] = device.type == "cuda"
+
+    @torch.no_grad()
+    def move(self, loss: Tensor) -> Tensor:
+        """Move the weights by the gradients, if all are numbers; returns their norm before clipping."""
+        vector = self.gradients.vector
+        norm = torch.linalg.vector_norm(vector)
+        torch.maximum(self.broken, (~(norm + loss).isfinite()).float(), out=self.broken)
+        if self.config.clip:
+            vector.mul_((self.config.clip / (norm + 1e-6)).clamp(max=1.0))
+        vector.copy_(torch.where(self.broken > 0, 0.0, vector))  # no number is no multiple of anything
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                torch.mul(self.factor, group["base_lr"], out=group["lr"])
+            optimizer.step()
+        return norm
+
+    def loaded(self) -> None:
+        """A checkpoint was read: take up what it brought, and begin anew."""
+        for optimizer in self.optimizers:
+            if isinstance(optimizer, DeviceMuon):
+                optimizer.adopt()
+        self.broken.zero_()
+        self.gradients.attach()
+
+    def forget(self) -> None:
+        self.gradients.vector.zero_()
+        self.broken.zero_()
