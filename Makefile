@@ -4,7 +4,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test check format bench bench-tokenizer bench-generate bench-look test-tokenizer test-peers test-kernels test-long test-faults test-serve depth length tokenizers busy first-words defaults docs clean
+.PHONY: help install dev demo test check format bench bench-tokenizer bench-generate bench-look test-tokenizer test-peers test-kernels test-gpu test-long test-faults test-serve depth length tokenizers busy first-words defaults docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -94,6 +94,9 @@ test-peers: .venv-peers/.installed  ## looking inside, beside TransformerLens
 test-kernels: .venv-kernels/.installed  ## the kernels of a GPU without one: in Triton's interpreter, and compiled
 	GLASSFORMER_KERNELS=interpreted TRITON_INTERPRET=1 .venv-kernels/bin/python -m pytest -n 2 tests/kernels
 	GLASSFORMER_KERNELS=compiled .venv-kernels/bin/python -m pytest -n 2 tests/kernels
+
+test-gpu: .venv/.installed-dev  ## kernels, the fused step and its resuming on a GPU
+	GLASSFORMER_KERNELS=gpu $(BIN)/python -m pytest tests/kernels
 
 test-long: .venv/.installed-dev  ## the few tests that take a minute each
 	GLASSFORMER_LONG=1 $(BIN)/python -m pytest -n 2 -m long

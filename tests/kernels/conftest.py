@@ -1,16 +1,23 @@
-"""Kernels of a GPU, in Triton's interpreter and through its compiler. `make test-kernels` runs these, in an
-environment of its own with Triton and a NumPy that its interpreter knows. Elsewhere they are not collected,
-so that none is ever counted without having run. What a process interprets it cannot compile, so files called
-test_…_compiles.py have a turn of their own.
+"""Kernels of a GPU, in three turns, each of which runs what the others cannot:
+
+    interpreted   without a GPU, in Triton's interpreter (`make test-kernels`)
+    compiled      without a GPU, through Triton's compiler (likewise): files called test_…_compiles.py
+    gpu           on a GPU (`make test-gpu`): what is interpreted elsewhere, and files called test_…_gpu.py
+
+`make test-kernels` makes an environment of its own with Triton and a NumPy that its interpreter knows. In no
+other turn are these tests collected, so that none is ever counted without having run.
 """
 
 import os
 from pathlib import Path
 
-TURN = os.environ.get("GLASSFORMER_KERNELS")  # interpreted, compiled; nothing: none
+TURN = os.environ.get("GLASSFORMER_KERNELS")
 
-collect_ignore = [
-    path.name
-    for path in Path(__file__).parent.glob("test_*.py")
-    if ("compiled" if path.stem.endswith("_compiles") else "interpreted") != TURN
-]
+
+def _turns(path: Path) -> tuple[str, ...]:
+    if path.stem.endswith("_compiles"):
+        return ("compiled",)
+    return ("gpu",) if path.stem.endswith("_gpu") else ("interpreted", "gpu")
+
+
+collect_ignore = [path.name for path in Path(__file__).parent.glob("test_*.py") if TURN not in _turns(path)]

@@ -1,4 +1,5 @@
-"""Each kernel of a training pass against its formula, in Triton's interpreter: in float32, ragged sizes."""
+"""Each kernel of a training pass against its formula, ragged sizes: in float32 in Triton's interpreter; on a
+GPU, products of attention in bfloat16."""
 
 import math
 from itertools import pairwise
@@ -12,13 +13,16 @@ from torch import Tensor
 
 from glassformer.models.gpu import formulas, launch
 from glassformer.objectives.loss import NOT_SCORED, with_gradient
+from tests.kernels.conftest import TURN
 
-SEED = torch.tensor(1 << 61 | 12345)
+ON_GPU = TURN == "gpu"
+DEVICE = "cuda" if ON_GPU else "cpu"
+SEED = torch.tensor(1 << 61 | 12345, device=DEVICE)
 KINDS = ["relu", "relu2", "gelu", "gelu-tanh", "swiglu"]
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(DEVICE)
 
 
 def same(ours: Any, theirs: Any, tolerance: float = 2e-6) -> None:
@@ -99,19 +103,20 @@ def test_heads(B: int, T: int, H: int, K: int, D: int, normed: bool, turned: boo
 )
 def test_attention(B: int, T: int, H: int, K: int, D: int, p: float) -> None:
     """Queries and keys lie in one tensor, values in another beside what is not read."""
-    qk, qkv = draw(B, T, H + K, D), draw(B, T, H + 2 * K, D)
+    half, tolerance = (torch.bfloat16, 2e-2) if ON_GPU else (torch.float32, 1e-5)
+    qk, qkv = draw(B, T, H + K, D).to(half), draw(B, T, H + 2 * K, D).to(half)
     q, k, v = qk[:, :, :H], qk[:, :, H:], qkv[:, :, H + K :]
     ours, theirs = (f.attend(q, k, v, SEED, 5, p) for f in (launch, formulas))
-    same(ours, theirs, 1e-5)
+    same(ours, theirs, tolerance)
     z, lse = theirs
-    dz, gradients = draw(B, T, H, D, seed=9), []
+    dz, gradients = draw(B, T, H, D, seed=9).to(half), []
     for f in (launch, formulas):
         dqk, dqkv = torch.full_like(qk, 7.0), torch.full_like(qkv, 7.0)
         places = dqk[:, :, :H], dqk[:, :, H:], dqkv[:, :, H + K :]
         f.attend_back(q, k, v, z, lse, dz, *places, SEED, 5, p)
         assert bool((dqkv[:, :, : H + K] == 7).all())
         gradients.append((dqk, dqkv))
-    same(*gradients, 1e-5)
+    same(*gradients, tolerance)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.2])
@@ -119,7 +124,7 @@ def test_attention(B: int, T: int, H: int, K: int, D: int, p: float) -> None:
 def test_hidden_units(kind: str, p: float) -> None:
     n, M = 9, 401
     a = 3 * draw(n, 2 * M if kind == "swiglu" else M)
-    a[0, :3] = torch.tensor([0.0, 30.0, -30.0])
+    a[0, :3] = torch.tensor([0.0, 30.0, -30.0], device=DEVICE)
     above = draw(n, M)
     same(launch.activate(a, kind, SEED, 2, p), formulas.activate(a, kind, SEED, 2, p), 1e-6)
     ours, theirs = (f.activate_back(above, a, kind, SEED, 2, p) for f in (launch, formulas))
@@ -131,7 +136,7 @@ def test_hidden_units(kind: str, p: float) -> None:
 def test_entropy(n: int, V: int, pad: int, smoothing: float) -> None:
     scores = 4 * draw(n, V)
     scores[0] += 1e4  # a softmax that must not overflow
-    targets = torch.arange(n) * 7 % V
+    targets = torch.arange(n, device=DEVICE) * 7 % V
     targets[1] = NOT_SCORED
     losses, gradient = (x.float() for x in with_gradient(scores.double(), targets, smoothing))
     wide = torch.nn.functional.pad(scores, (0, pad), value=1e9)

@@ -97,7 +97,7 @@ class TrainingConfig(Section):
     compile: OnOff = Field(default="auto", description="torch.compile; auto: when it pays")
     kernels: Literal["auto", "off", "fused"] = Field(
         default="auto",
-        description="auto: the loss joined with the scores, on a CPU compiled loops for it and for attention; "
+        description="auto: the loss joined with the scores, on a CPU compiled loops for it and attention; "
         "fused: on a GPU own kernels for the whole pass, a step in one graph (docs/training.md)",
     )
     device: str = Field(default="auto", description="cpu, cuda, cuda:1, mps; auto: the best there is")

@@ -59,5 +59,6 @@ class DeviceMuon(Optimizer):
             size = max(1.0, height / columns) ** 0.5
             moves = torch.where(self.broken > 0, 0.0, orthogonalise(stack) * (-lr * size))
             if group["weight_decay"]:
-                torch._foreach_mul_(weights, 1 - lr * group["weight_decay"] * moving)
-            torch._foreach_add_(weights, list(moves.unbind()))
+                shrink = 1 - lr * group["weight_decay"] * moving
+                torch._foreach_mul_(weights, shrink)  # type: ignore[attr-defined]
+            torch._foreach_add_(weights, list(moves.unbind()))  # type: ignore[attr-defined]
