@@ -22,6 +22,7 @@ from glassformer.config.model import ModelConfig
 from glassformer.core.device import Precision, choose_device, multiplies_bf16
 from glassformer.core.errors import GlassformerError
 from glassformer.core.files import cache_dir, remove, write_atomically
+from glassformer.core.triton_kernels import missing
 from glassformer.generation.engine import Engine
 from glassformer.generation.open_step import open_step
 from glassformer.generation.request import Request
@@ -68,6 +69,13 @@ def facts(device: torch.device) -> dict[str, str]:
                 if has_wide_registers()
                 else "PyTorch's kernel; own loops with dropout (without AVX-512 they are no faster)"
             )
+    if device.type == "cuda":
+        lacking = missing(device)
+        entries["training kernels"] = (
+            f"PyTorch's; fused ones cannot be used: {lacking}"
+            if lacking
+            else "PyTorch's; fused ones by --set training.kernels=fused"
+        )
     entries["compiler"] = shutil.which("c++") or "none: torch.compile cannot be used on a CPU"
     return entries
 

@@ -1,7 +1,8 @@
 """`glassformer bench train`: a step of training beside other tools: time, memory, and how soon it begins.
 
 Each measurement is a process of its own, in turns, so that a slow spell of the machine hits all. The first
-row is the others' block, GPT-2's, with AdamW; the second what `train` does by default.
+row is the others' block, GPT-2's, with AdamW; the second what `train` does by default; on a GPU both once more
+by fused kernels, which nobody compiles.
 """
 
 import importlib.util
@@ -14,9 +15,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from glassformer.core.cores import cores
 from glassformer.core.errors import GlassformerError, UsageError
 from glassformer.core.strict_json import dump_json
+from glassformer.core.triton_kernels import missing
 from glassformer.tools.bench.generate import GPT2
 
 WORKER = "glassformer.tools.bench.train_worker"
@@ -28,9 +32,12 @@ SIZES: dict[str, dict[str, int]] = {
     "1.5B": {"layers": 48, "heads": 25, "width": 1600, "context": 1024, "vocab": 50304},
 }
 BATCHES = {"char-small": 12, "char": 64, "124M": 32, "350M": 16, "1.5B": 4}
-OURS: dict[str, tuple[dict[str, Any], str]] = {
-    "glassformer, GPT-2's block, AdamW": ({**GPT2, "bias": False, "init": "gpt2"}, "adamw"),
-    "glassformer, its own block, Muon": ({}, "muon"),
+_GPT2_BLOCK = {**GPT2, "bias": False, "init": "gpt2"}
+OURS: dict[str, tuple[dict[str, Any], str, str]] = {  # block, optimizer, training.kernels
+    "glassformer, GPT-2's block, AdamW": (_GPT2_BLOCK, "adamw", "auto"),
+    "glassformer, its own block, Muon": ({}, "muon", "auto"),
+    "the first by fused kernels": (_GPT2_BLOCK, "adamw", "fused"),
+    "the second by fused kernels": ({}, "muon", "fused"),
 }
 MODULES = {"transformers": "transformers", "x-transformers": "x_transformers", "litgpt": "litgpt"}
 Say = Callable[[str], None]
@@ -49,9 +56,9 @@ class Measured:
     peak_bytes: int  # of the GPU's memory, or of the process
 
 
-def tools(nanogpt: str | None) -> Iterator[str]:
+def tools(nanogpt: str | None, fused: bool = False) -> Iterator[str]:
     """Ours, and those that are here."""
-    yield from OURS
+    yield from (name for name, (_, _, kernels) in OURS.items() if fused or kernels != "fused")
     if nanogpt is not None:
         yield "nanoGPT"
     yield from (name for name, module in MODULES.items() if importlib.util.find_spec(module) is not None)
@@ -78,10 +85,12 @@ def measure(
     """Each tool in turn, some rounds; of each the best."""
     batch = batch or BATCHES[size]
     found: dict[str, Measured] = {}
+    fused = precision == "bf16" and device != "cpu" and missing(torch.device(device)) is None
     for turn in range(rounds):
-        for tool in tools(nanogpt):
-            say(f"{tool}: {size}, batch {batch}, {precision}{', compiled' if compiled else ''} …")
-            block, optimizer = OURS.get(tool, ({}, "adamw"))
+        for tool in tools(nanogpt, fused):
+            block, optimizer, kernels = OURS.get(tool, ({}, "adamw", "auto"))
+            compiles = compiled and kernels != "fused"
+            say(f"{tool}: {size}, batch {batch}, {precision}{', compiled' if compiles else ''} …")
             task = {
                 "tool": tool,
                 "shape": SIZES[size],
@@ -90,7 +99,8 @@ def measure(
                 "batch": batch,
                 "device": device,
                 "precision": precision,
-                "compile": compiled,
+                "compile": compiles,
+                "kernels": kernels,
                 "threads": cores(),
                 "seconds": seconds,
                 "least": 5,
@@ -99,7 +109,10 @@ def measure(
                 "profile": profile if tool in OURS and profile and turn == 0 else None,
             }
             if task["profile"]:
-                task["profile"] = str(Path(task["profile"]) / ("gpt2" if optimizer == "adamw" else "default"))
+                name = "gpt2" if optimizer == "adamw" else "default"
+                task["profile"] = str(
+                    Path(task["profile"]) / (f"{name}-fused" if kernels == "fused" else name)
+                )
             told = _run(task)
             step = told["seconds_per_step"]
             rate = batch * SIZES[size]["context"] / step
@@ -108,7 +121,7 @@ def measure(
                 tool,
                 batch,
                 precision,
-                compiled,
+                compiles,
                 step,
                 rate,
                 told["first_step_seconds"],

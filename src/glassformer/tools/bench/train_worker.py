@@ -48,11 +48,12 @@ def our_step(task: dict[str, Any], tokens: np.ndarray) -> Step:
         optimizer=task["optimizer"],
         precision=task["precision"],
         schedule="constant",
+        kernels=task["kernels"],
     )
     objective = LanguageModelling(Tokens([tokens], tokens.size), shape["context"], seed=0)
     steps = Steps(model, objective, config, device=device, width=shape["width"])
     forward = maybe_compile(model, task["compile"])
-    return lambda: steps.step(forward)["loss"]
+    return lambda: steps.step(forward, ahead=True)["loss"]
 
 
 def peer_step(task: dict[str, Any], tokens: np.ndarray) -> Step:
