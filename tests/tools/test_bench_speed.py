@@ -16,7 +16,7 @@ SMALL = {"layers": 1, "heads": 1, "width": 16, "context": 16, "vocab": 32}
 def test_a_step_is_measured_and_profiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(train.SIZES, "tiny", SMALL)
     monkeypatch.setitem(train.BATCHES, "tiny", 2)
-    monkeypatch.setattr(train, "tools", lambda nanogpt: iter(list(train.OURS)[:1]))
+    monkeypatch.setattr(train, "tools", lambda nanogpt, fused: iter(list(train.OURS)[:1]))
     options = {"device": "cpu", "batch": None, "precision": "float32", "compiled": False, "nanogpt": None}
     found = train.measure("tiny", **options, seconds=0, rounds=1, profile=str(tmp_path), say=lambda _: None)
     (one,) = found
@@ -27,7 +27,7 @@ def test_a_step_is_measured_and_profiled(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_ours_is_told_beside_the_best_other() -> None:
-    ours, default = train.OURS
+    ours, default, *_ = train.OURS
     rows = [
         train.Measured("char", tool, 2, "float32", False, seconds, 1.0, 1.0, 10**6)
         for tool, seconds in ((ours, 0.2), (default, 0.4), ("nanoGPT", 0.3), ("transformers", 0.5))

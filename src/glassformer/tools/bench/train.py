@@ -1,8 +1,8 @@
 """`glassformer bench train`: a step of training beside other tools: time, memory, and how soon it begins.
 
 Each measurement is a process of its own, in turns, so that a slow spell of the machine hits all. The first
-row is the others' block, GPT-2's, with AdamW; the second what `train` does by default; on a GPU both once more
-by fused kernels, which nobody compiles.
+row is the others' block, GPT-2's, with AdamW; the second what `train` does by default. On a GPU both come once
+more by fused kernels, which torch.compile has no part in.
 """
 
 import importlib.util
@@ -109,10 +109,8 @@ def measure(
                 "profile": profile if tool in OURS and profile and turn == 0 else None,
             }
             if task["profile"]:
-                name = "gpt2" if optimizer == "adamw" else "default"
-                task["profile"] = str(
-                    Path(task["profile"]) / (f"{name}-fused" if kernels == "fused" else name)
-                )
+                name = ("gpt2" if optimizer == "adamw" else "default") + "-fused" * (kernels == "fused")
+                task["profile"] = str(Path(task["profile"]) / name)
             told = _run(task)
             step = told["seconds_per_step"]
             rate = batch * SIZES[size]["context"] / step
