@@ -1,8 +1,8 @@
 """`glassformer bench train`: a step of training beside other tools: time, memory, and how soon it begins.
 
 Each measurement is a process of its own, in turns, so that a slow spell of the machine hits all. The first
-row is the others' block, GPT-2's, with AdamW; the second what `train` does by default. On a GPU both come once
-more by fused kernels, which torch.compile has no part in.
+row is the others' block, GPT-2's, with AdamW; the second what `train` does by default. On a GPU both come
+once more by fused kernels, which torch.compile has no part in.
 """
 
 import importlib.util
