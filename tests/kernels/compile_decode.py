@@ -7,13 +7,16 @@ Run without Triton's interpreter. The model's weights are nowhere: only their sh
 
 import re
 import subprocess
+import sys
 import tempfile
 from typing import Any
 
 import torch
 
 from glassformer.config.model import ModelConfig
-from glassformer.generation.gpu import walk
+from glassformer.generation.gpu import choose, walk
+from glassformer.generation.gpu.asked import Asked
+from glassformer.generation.gpu.choose import SETTINGS, Drawing
 from glassformer.generation.gpu.walk import Products, Walk
 from glassformer.generation.gpu.weights import lay_out
 from glassformer.models.build import Decoder
@@ -46,6 +49,7 @@ SHAPES: dict[str, dict[str, object]] = {
     "odd": {"layers": 1, "heads": 1, "width": 37, "head_width": 10, "hidden": 21, "context": 40, "vocab": 23},
 }
 KERNELS = ("embed_kernel", "join_kernel", "vectors_kernel", "tiles_kernel", "heads_kernel", "attend_kernel")
+DRAWING = ("keys_kernel", "settle_kernel")
 
 
 def resources(made: Any) -> str:
@@ -62,26 +66,37 @@ def resources(made: Any) -> str:
     return f"{registers and registers[1]:>4} registers, {spilled and spilled[1]} bytes spilled"
 
 
+def put(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     def say(name: str, constants: dict[str, Any], made: Any) -> None:
         told = {k: v for k, v in constants.items() if k in ("N", "K", "FINISH", "NORM", "S", "SPANS", "R")}
-        print(f"    {name:16}{resources(made)}, {made.metadata.shared:6} bytes shared   {told}", flush=True)
+        put(f"    {name:16}{resources(made)}, {made.metadata.shared:6} bytes shared   {told}")
 
     for name in KERNELS:
         setattr(walk, name, Compiling(getattr(walk, name), say))
-    torch.set_default_device("meta")
+    for name in DRAWING:
+        setattr(choose, name, Compiling(getattr(choose, name), say))
     for name, shape in SHAPES.items():
         with torch.device("meta"):
             model = Decoder(ModelConfig.model_validate(shape))
         kinds: tuple[Products, ...] = ("vectors", "tiles")
         for dtype in (torch.bfloat16, torch.float32):
             for products in kinds:
-                print(name, dtype, products)
+                put(f"{name} {dtype} {products}")
                 made = Walk(lay_out(model, dtype), 64, 65, 16, products)
-                rows = torch.empty(64, dtype=torch.int32)
+                rows = torch.empty(64, dtype=torch.int32, device="meta")
                 for R in (1, 8, 64):
-                    made.read(R, rows, rows, torch.empty(64, 64, dtype=torch.int32))
+                    made.read(R, rows, rows, torch.empty(64, 64, dtype=torch.int32, device="meta"))
                     made.score(R, rows)
+        asked = Asked(torch.device("cpu"), SETTINGS)
+        for multiplies in (True, False):
+            drawing = Drawing(asked, model.vocab, torch.device("meta"))
+            drawing._multiplies = multiplies  # as on a GPU, and as on a CPU
+            drawing.launch(1, torch.empty(64, model.vocab, device="meta"))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from glassformer.config.model import ModelConfig
 from glassformer.core.device import Precision, choose_device, multiplies_bf16
 from glassformer.core.errors import GlassformerError
 from glassformer.core.files import cache_dir, remove, write_atomically
+from glassformer.core.triton_kernels import missing
 from glassformer.generation.engine import Engine
 from glassformer.generation.open_step import open_step
 from glassformer.generation.request import Request
@@ -54,6 +55,12 @@ def facts(device: torch.device) -> dict[str, str]:
     if device.type == "cuda":
         memory = torch.cuda.get_device_properties(device).total_memory / 1e9
         entries["gpu"] = f"{torch.cuda.get_device_name(device)}, {memory:.0f} GB, CUDA {torch.version.cuda}"
+        lacking = missing(device)
+        entries["kernels"] = (
+            f"none: {lacking}"
+            if lacking
+            else "generate --weights bf16 or f32 (held to the open pass, compiled for sm_90; not yet timed)"
+        )
     entries["cpu"] = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
     entries["precision"] = Precision.choose("auto", device).name
     if device.type == "cpu" and multiplies_bf16(device):

@@ -13,8 +13,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from glassformer.generation import sampling
 from glassformer.generation.gpu.asked import Asked
+from glassformer.generation.gpu.choose import SETTINGS, Drawing
 from glassformer.generation.gpu.fitting import fits
 from glassformer.generation.gpu.graphs import Graphs
 from glassformer.generation.gpu.walk import MOST_INPUTS, Products, Walk
@@ -25,6 +25,7 @@ from glassformer.generation.sampling import Sampler
 from glassformer.models.model import LanguageModel
 
 Precision = Literal["float32", "bfloat16"]
+IDLE = Sampler(temperature=0)  # of rows that belong to nobody
 FEW_TEXTS = 8  # up to which products row by row are the faster ones
 
 
@@ -56,6 +57,7 @@ class GraphStep(RowStep):
         if products is None:
             few = texts <= FEW_TEXTS and weights.most_inputs <= MOST_INPUTS
             products = "vectors" if few else "tiles"
+        self.products: Products = products
         self._walk = Walk(weights, ROWS, pages + 1, size, products)
         table = -(-model.limit // size)
         self._asked = Asked(
@@ -65,14 +67,14 @@ class GraphStep(RowStep):
                 "positions": (torch.int32, (ROWS,)),
                 "picks": (torch.int32, (ROWS,)),
                 "tables": (torch.int32, (ROWS, table)),
+                **SETTINGS,
             },
         )
-        self.tokens, self.positions, self.picks, self.tables = self._asked.host.values()
+        host = self._asked.host
+        self.tokens, self.positions, self.picks = host["tokens"], host["positions"], host["picks"]
+        self.tables = host["tables"]
+        self._drawing = Drawing(self._asked, self.vocab, self.device)
         self._graphs = Graphs(self.device)
-
-    @property
-    def products(self) -> Products:
-        return self._walk.products
 
     def copy_page(self, source: int, target: int) -> None:
         for pool in (self._walk.keys, self._walk.values):
@@ -93,9 +95,13 @@ class GraphStep(RowStep):
     def walk_and_draw(self, rows: int, samplers: Sequence[Sampler], positions: Sequence[int]) -> list[int]:
         bucket = self._fill(rows)
         self.picks[rows:bucket] = 0
+        for row in range(rows):
+            self._drawing.write(row, samplers[row], positions[row])
+        for row in range(rows, bucket):
+            self._drawing.write(row, IDLE, 0)
         self._asked.bring()
         self._graphs.run(("write", bucket), partial(self._write, bucket))
-        return sampling.choose(self._walk.scores[:rows], samplers, positions).tolist()
+        return self._drawing.read(self._walk.scores[:rows], samplers, positions)
 
     def _fill(self, rows: int) -> int:
         """Rows that are left over in a bucket belong to nobody; how many rows that makes."""
@@ -119,3 +125,4 @@ class GraphStep(RowStep):
     def _write(self, R: int) -> None:
         self._read(R)
         self._score(R)
+        self._drawing.launch(R, self._walk.scores)

@@ -3,8 +3,8 @@
     vectors   embed  [qkv  heads  attend  out  up  down] × L                    scores
     tiles     embed  norm  [qkv  heads  attend  out  join  up  down  join] × L  norm  scores
 
-Square brackets are a layer. Which of the two kinds of products (kernels/products.py) is taken is decided once.
-What the kernels work on lies at fixed addresses and is there for ROWS rows.
+Square brackets are a layer. Which of the two kinds of products (kernels/products.py) is taken is decided
+once. What the kernels work on lies at fixed addresses and is there for the most rows that may come.
 
 Letters: R rows, L layers, C model width, H heads, K key-value heads, D head width, E value width, M hidden
 width, V vocabulary, P positions of a page.
@@ -15,19 +15,25 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from glassformer.generation.gpu.kernels.attention import attend_kernel
-from glassformer.generation.gpu.kernels.heads import heads_kernel
-from glassformer.generation.gpu.kernels.products import ROWS as TILE
-from glassformer.generation.gpu.kernels.products import tiles_kernel, vectors_kernel
-from glassformer.generation.gpu.kernels.stream import embed_kernel, join_kernel
+from glassformer.generation.gpu.kernels import attention, heads, products, stream
 from glassformer.generation.gpu.weights import Layer, Matrix, Norm, Weights
 
+# Triton's functions, whose launches no type says.
+embed_kernel: Any = stream.embed_kernel
+join_kernel: Any = stream.join_kernel
+vectors_kernel: Any = products.vectors_kernel
+tiles_kernel: Any = products.tiles_kernel
+heads_kernel: Any = heads.heads_kernel
+attend_kernel: Any = attention.attend_kernel
+
 Products = Literal["vectors", "tiles"]
+NO_NORM = Norm()
 MOST_INPUTS = 4096  # that a warp can keep of a row of weights
 
 # Sizes that only change how fast it is. The bits depend on LANES, SPAN, INPUTS and PARTS.
 LANES, SPAN = 32, 256  # positions that are looked at together; that one program looks at
 OUTPUTS, INPUTS = 4, 128  # of a tile of weights, vectors; as many warps as outputs
+TILE_ROWS = products.ROWS.value
 TILE_OUTPUTS, TILE_INPUTS = 32, 64  # the same, tiles
 PARTS = 4  # into which the sums of the narrow outputs of tiles are divided
 
@@ -35,11 +41,11 @@ PARTS = 4  # into which the sums of the narrow outputs of tiles are divided
 class Walk:
     """A model's kernels, and the memory that they work on."""
 
-    def __init__(self, weights: Weights, rows: int, pages: int, size: int, products: Products):
+    def __init__(self, weights: Weights, rows: int, pages: int, size: int, kind: Products):
         """Room for so many rows at once, and for `pages` pages of this size."""
-        self.weights, self.products, self._size = weights, products, size
+        self.weights, self._size = weights, size
         w, device = weights, weights.embedding.device
-        self._tiled = products == "tiles"
+        self._tiled = kind == "tiles"
         between = w.dtype if self._tiled else torch.float32  # what products read
         spans = -(-w.context // SPAN)
 
@@ -158,7 +164,7 @@ class Walk:
         matrix: Matrix,
         out: Tensor,
         finish: str = "store",
-        norm: Norm = Norm(),  # noqa: B008
+        norm: Norm = NO_NORM,
         picks: Tensor | None = None,
     ) -> None:
         N, K = out.shape[-1], x.shape[-1]
@@ -185,7 +191,7 @@ class Walk:
         N, K = out.shape[-1], h.shape[-1]
         tiles = -(-K // TILE_INPUTS)
         part = TILE_INPUTS * (-(-tiles // PARTS) if finish == "part" else tiles)
-        tiles_kernel[(-(-N // TILE_OUTPUTS), -(-R // TILE.value), PARTS if finish == "part" else 1)](
+        tiles_kernel[(-(-N // TILE_OUTPUTS), -(-R // TILE_ROWS), PARTS if finish == "part" else 1)](
             h,
             matrix.weight,
             None if finish == "part" else matrix.bias,

@@ -8,15 +8,16 @@ import triton.language as tl
 def activated(a, KIND: tl.constexpr):
     """The hidden unit of a, for an MLP without a gate."""
     if KIND == "relu":
-        return tl.maximum(a, 0.0)
+        unit = tl.maximum(a, 0.0)
     elif KIND == "relu2":
-        return tl.maximum(a, 0.0) * tl.maximum(a, 0.0)
+        unit = tl.maximum(a, 0.0) * tl.maximum(a, 0.0)
     elif KIND == "gelu":
-        return 0.5 * a * (1.0 + tl.erf(a * 0.7071067811865476))
-    else:  # gelu-tanh; a/2 (1 + tanh u) = a (1 − 1 / (1 + e²ᵘ))
+        unit = 0.5 * a * (1.0 + tl.erf(a * 0.7071067811865476))
+    else:  # a/2 (1 + tanh u) = a (1 − 1 / (1 + e²ᵘ))
         tl.static_assert(KIND == "gelu-tanh")
         u = 0.7978845608028654 * (a + 0.044715 * a * a * a)
-        return a * (1.0 - 1.0 / (1.0 + tl.exp(2.0 * u)))
+        unit = a * (1.0 - 1.0 / (1.0 + tl.exp(2.0 * u)))
+    return unit
 
 
 @triton.jit

@@ -1,9 +1,10 @@
 """Rows times matrices: finish(norm(x) Wᵀ + b), in two kinds.
 
-    vectors   A warp has a row of weights, keeps it, and multiplies row after row of x with it. Every weight is
-              read once and nothing waits but the sums of a warp: for few rows. The norm is part of it.
-    tiles     Sixteen rows of x with some rows of weights, in tiles, by tensor cores where the numbers are of
-              two bytes: for many rows. A sum over many inputs may be divided into parts (stream.py joins them).
+    vectors   A warp has a row of weights, keeps it, and multiplies row after row of x with it. Every weight
+              is read once and nothing waits but the sums of a warp: for few rows. The norm is part of it.
+    tiles     Sixteen rows of x with some rows of weights, in tiles, by tensor cores where the numbers are
+              of two bytes: for many rows. A sum over many inputs may be divided into parts, which stream.py
+              joins.
 
 In both, what a row of x becomes depends on nothing but that row: not on how many there are beside it. One
 compiled kernel serves any number of rows, so that holds to the last bit. The two kinds add up in another
@@ -18,6 +19,8 @@ How a product is finished:
 
 Letters: R rows, K inputs, N outputs.
 """
+
+# ruff: noqa: RUF005 - Triton's tuples grow by addition alone
 
 import triton
 import triton.language as tl
