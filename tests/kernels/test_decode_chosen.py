@@ -1,9 +1,4 @@
-"""When the step of a GPU is taken, as if this machine had one; and the benchmark that is to be run there."""
-
-import os
-import subprocess
-import sys
-from pathlib import Path
+"""When the step of a GPU is taken, as if this machine had one."""
 
 import pytest
 import torch
@@ -13,8 +8,6 @@ from glassformer.generation import make
 from glassformer.generation.gpu.step import GraphStep
 from glassformer.generation.open_step import OpenStep
 from tests.conftest import tiny_model
-
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "decode_gpu.py"
 
 
 @pytest.fixture(autouse=True)
@@ -34,9 +27,3 @@ def test_a_precision_that_is_named_takes_kernels_and_auto_the_open_pass() -> Non
 def test_a_model_that_does_not_fit_is_told_why() -> None:
     with pytest.raises(UsageError, match=r"bf16 weights on a GPU .* norms do not stand before the layers"):
         make.make_step(tiny_model(placement="post"), weights="bf16")
-
-
-def test_the_benchmark_runs() -> None:
-    command = [sys.executable, str(BENCHMARK), "--tiny", "--streams", "1", "--tokens", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
-    assert done.returncode == 0 and "all checks passed" in done.stdout, done.stdout + done.stderr
