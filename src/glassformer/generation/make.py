@@ -55,7 +55,7 @@ def choose_weights(model: LanguageModel, weights: Weights = "auto", tokens: int 
 
 
 def device_of(model: LanguageModel) -> torch.device:
-    return model.unembedding.weight.device
+    return next(model.parameters()).device
 
 
 def _with_kernels(model: LanguageModel, weights: Weights) -> Weights:
