@@ -46,7 +46,7 @@ def serve(
         typer.Option(metavar="GB", help="Memory for runs; half of what is free.", show_default=False),
     ] = None,
     weights: Annotated[
-        str, typer.Option(help="Of language models on a CPU: f32, bf16, int8, open (uncompiled) or auto.")
+        str, typer.Option(help="Of language models: f32, bf16, int8 (on a CPU), open (uncompiled) or auto.")
     ] = "auto",
     limit: Annotated[
         list[str] | None,

@@ -3,15 +3,21 @@
 The fast step of a CPU (fast/) is compiled once per machine, which takes about twenty seconds, and
 then loads in half a second. So it is taken for what would take longer than that by the open pass. Scores of
 the two agree to about 1e-6 of the largest, so they write the same text unless two tokens are that close.
+
+The fast step of a GPU (gpu/) is taken when its precision is named. It was held to the open pass in Triton's
+interpreter and compiled for Hopper cards, but not timed on one yet, so `auto` is the open pass there.
 """
 
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import torch
+
 from glassformer.core import lanes
 from glassformer.core.compiled import CompiledFolder
 from glassformer.core.errors import UsageError
+from glassformer.generation import gpu
 from glassformer.generation.engine import ROWS, Engine
 from glassformer.generation.fast import fits
 from glassformer.generation.open_step import PlainStep, open_step, pages_for
@@ -36,6 +42,8 @@ def choose_weights(model: LanguageModel, weights: Weights = "auto", tokens: int 
     """What `auto` means for a model and so many tokens (None: very many); what cannot be is refused."""
     if weights == "open":
         return weights
+    if device_of(model).type == "cuda" and weights != "int8":
+        return "open" if weights == "auto" else _with_kernels(model, weights)
     reason = fits(model)
     if weights == "auto":
         return "open" if reason is not None or not _pays(model, tokens) else "f32"
@@ -46,22 +54,41 @@ def choose_weights(model: LanguageModel, weights: Weights = "auto", tokens: int 
     return weights
 
 
+def device_of(model: LanguageModel) -> torch.device:
+    return next(model.parameters()).device
+
+
+def _with_kernels(model: LanguageModel, weights: Weights) -> Weights:
+    """On a GPU, if that can be."""
+    if (reason := gpu.fits(model)) is not None:
+        raise UsageError(
+            f"{weights} weights on a GPU are for a step of own kernels, which is not for this: {reason}. "
+            "The open pass (open, auto) takes any model"
+        )
+    return weights
+
+
 def make_step(
     model: LanguageModel, rows: int = 1, *, weights: Weights = "auto", tokens: int | None = None
 ) -> Step:
     """A step with room for so many texts of the model's whole context.
 
-    `weights` names the precision of a CPU's fast step, or the open pass; `auto` takes float32 where the model
-    fits and so many `tokens` pay for it.
+    `weights` names the precision of a fast step, or the open pass; `auto` takes float32 where the model fits,
+    on a CPU, and so many `tokens` pay for it.
     """
     chosen = choose_weights(model, weights, tokens)
     if chosen == "open":
         return open_step(model, rows)
+    assert model.limit is not None
+    pages, precision = rows * pages_for(model.limit), PRECISIONS[chosen]
+    if device_of(model).type == "cuda" and precision != "int8":
+        from glassformer.generation.gpu.step import GraphStep
+
+        return GraphStep(model, pages, precision=precision, texts=rows)
     from glassformer.generation.fast.step import FastStep
 
     compiled_loops.was_compiled()
-    assert model.limit is not None
-    return FastStep(model, rows * pages_for(model.limit), precision=PRECISIONS[chosen])
+    return FastStep(model, pages, precision=precision)
 
 
 def _pays(model: LanguageModel, tokens: int | None) -> bool:

@@ -295,7 +295,7 @@ class Run(OpenedRun):
 
         How tokens are drawn, `Sampler` explains. `regex` or `json_schema` hold each text to a form. A
         `draft`, a smaller run with the same tokenizer, guesses ahead: the text is the same, the time is not.
-        `weights` are those of the compiled step of a CPU: f32, or bf16 and int8, smaller and less exact.
+        `weights` are those of a fast step: f32, or bf16 and int8 (on a CPU), smaller and less exact.
         With `beams`, the `n` best of beam search, which takes no option of sampling but a `length_penalty`.
         """
         if beams is not None:

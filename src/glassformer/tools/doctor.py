@@ -55,6 +55,12 @@ def facts(device: torch.device) -> dict[str, str]:
     if device.type == "cuda":
         memory = torch.cuda.get_device_properties(device).total_memory / 1e9
         entries["gpu"] = f"{torch.cuda.get_device_name(device)}, {memory:.0f} GB, CUDA {torch.version.cuda}"
+        lacking = missing(device)
+        entries["own kernels"] = (
+            f"cannot be used: {lacking}"
+            if lacking
+            else "on request (training.kernels=fused, generate --weights bf16); not yet timed on a GPU"
+        )
     entries["cpu"] = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
     entries["precision"] = Precision.choose("auto", device).name
     if device.type == "cpu" and multiplies_bf16(device):
@@ -69,13 +75,6 @@ def facts(device: torch.device) -> dict[str, str]:
                 if has_wide_registers()
                 else "PyTorch's kernel; own loops with dropout (without AVX-512 they are no faster)"
             )
-    if device.type == "cuda":
-        lacking = missing(device)
-        entries["training kernels"] = (
-            f"PyTorch's; fused ones cannot be used: {lacking}"
-            if lacking
-            else "PyTorch's; fused ones by --set training.kernels=fused"
-        )
     entries["compiler"] = shutil.which("c++") or "none: torch.compile cannot be used on a CPU"
     return entries
 

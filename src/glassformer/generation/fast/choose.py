@@ -15,9 +15,9 @@ from glassformer.generation import sampling
 from glassformer.generation.fast.kernels.draw import SCRATCH, UNSURE
 from glassformer.generation.fast.kernels.plan import Draw, Layer, Plan, Real
 from glassformer.generation.fast.team import Team
+from glassformer.generation.rows import ROWS
 from glassformer.generation.sampling import Sampler
 
-ROWS = 64  # that are drawn at once, at most
 NOTHING = 1 << 62  # a top-k that leaves nothing out
 LINE = 64  # bytes of memory that go together
 

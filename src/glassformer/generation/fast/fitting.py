@@ -1,7 +1,7 @@
 """Which models the compiled step can compute.
 
 Parts are recognised by their exact types: a component of somebody's own may do anything in its `forward`, so
-it takes the open pass.
+it takes the open pass. gpu/ begins with the same question.
 """
 
 from torch import nn
@@ -19,13 +19,19 @@ from glassformer.models.transformer import Stack
 
 def fits(model: nn.Module) -> str | None:
     """Why this model has to take the open pass; None: it need not."""
+    if (reason := unknown_part(model)) is not None:
+        return reason
+    device = next(model.parameters()).device
+    return None if device.type == "cpu" else f"its weights lie on {device}"
+
+
+def unknown_part(model: nn.Module) -> str | None:
+    """What in a model is none of our own parts, put together in our own way; None: nothing."""
     if type(model) not in (Decoder, LanguageModel):
         return f"a {_name(model)} is no transformer language model"
     stack = model.stack
     if type(stack) is not Stack:
         return f"its body is a {_name(stack)}, no transformer"
-    if (device := next(model.parameters()).device).type != "cpu":
-        return f"its weights lie on {device}"
     for name, module in model.named_modules():
         if module._forward_hooks or module._forward_pre_hooks:
             return f"{name or 'the model'} has a hook"

@@ -1,0 +1,131 @@
+"""Choices from scores on a GPU: the twin of `sampling.choose` for samplers that do not weigh.
+
+kernels/draw.py draws; here are the settings that it reads, for each row of scores, and what is done where it
+is not sure.
+
+Letters: R rows, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.generation import sampling
+from glassformer.generation.gpu.asked import Asked
+from glassformer.generation.gpu.kernels import draw
+from glassformer.generation.noise import key_of
+from glassformer.generation.rows import ROWS
+from glassformer.generation.sampling import Sampler
+
+keys_kernel: Any = draw.keys_kernel
+settle_kernel: Any = draw.settle_kernel
+
+TILE, BLOCK = 1024, 4096  # tokens that one program looks at; that are looked at together
+WARPS = 8
+SETTINGS: dict[str, tuple[torch.dtype, Sequence[int]]] = {
+    "hashes": (torch.int64, (ROWS,)),
+    "bys": (torch.float32, (ROWS,)),
+    "greedy": (torch.int32, (ROWS,)),
+    "top_ks": (torch.int32, (ROWS,)),
+    "top_ps": (torch.float32, (ROWS,)),
+    "min_ps": (torch.float32, (ROWS,)),
+}
+
+
+class Drawing:
+    """How rows are drawn: settings that are part of what a step is asked, and the kernels' memory."""
+
+    def __init__(self, asked: Asked, vocab: int, device: torch.device):
+        self._asked, self._vocab = asked, vocab
+        # PyTorch divides by a number on a CPU, and multiplies with its inverse on a GPU.
+        self._multiplies = device.type == "cuda"
+        self._tiles = -(-vocab // TILE)
+        self._samplers: list[Sampler | None] = [None] * ROWS  # whose settings stand there
+        self._keys = torch.empty(ROWS, vocab, device=device)
+        self._tops, self._sums, self._best, self._second = (
+            torch.empty(ROWS, self._tiles, device=device) for _ in range(4)
+        )
+        self._tokens = torch.empty(ROWS, self._tiles, dtype=torch.int32, device=device)
+        self.chosen = torch.empty(ROWS, dtype=torch.int32, device=device)
+        asked.host["bys"][:] = 1.0
+
+    def write(self, row: int, sampler: Sampler, position: int) -> None:
+        """How a row is drawn, and at which position of its text."""
+        host = self._asked.host
+        if sampler is not self._samplers[row]:
+            temperature = np.float32(1.0 if sampler.is_greedy else sampler.temperature)
+            host["bys"][row] = np.float32(1.0) / temperature if self._multiplies else temperature
+            host["greedy"][row] = sampler.is_greedy
+            host["top_ks"][row] = self._vocab if sampler.top_k is None else min(sampler.top_k, self._vocab)
+            host["top_ps"][row] = 1.0 if sampler.top_p is None else sampler.top_p
+            host["min_ps"][row] = sampler.min_p or 0.0
+            assert sampler.is_greedy or sampler.seed is not None, "a sampler that draws has a seed by now"
+            self._samplers[row] = sampler
+        host["hashes"][row] = 0 if sampler.is_greedy else key_of(sampler.seed or 0, position)
+
+    def launch(self, R: int, scores: Tensor) -> None:
+        """Start the draw of R rows of scores (R, V)."""
+        asked, V = self._asked.device, self._vocab
+        tiles = self._tops, self._sums, self._best, self._second, self._tokens
+        keys_kernel[(self._tiles, R)](
+            scores,
+            asked["hashes"],
+            asked["bys"],
+            asked["greedy"],
+            self._keys,
+            *tiles,
+            V=V,
+            TILES=self._tiles,
+            TILE=TILE,
+            MULTIPLIES=self._multiplies,
+        )
+        settle_kernel[(R,)](
+            scores,
+            asked["bys"],
+            asked["greedy"],
+            asked["top_ks"],
+            asked["top_ps"],
+            asked["min_ps"],
+            self._keys,
+            *tiles,
+            self.chosen,
+            V=V,
+            TILES=self._tiles,
+            BLOCK=BLOCK,
+            MULTIPLIES=self._multiplies,
+            num_warps=WARPS,
+        )
+
+    def read(self, scores: Tensor, samplers: Sequence[Sampler], positions: Sequence[int]) -> list[int]:
+        """The tokens that were chosen from scores (R, V)."""
+        chosen: list[int] = self.chosen[: len(samplers)].tolist()
+        unsure = [row for row, token in enumerate(chosen) if token < 0]
+        if unsure:
+            again = [samplers[row] for row in unsure], [positions[row] for row in unsure]
+            for row, token in zip(unsure, sampling.choose(scores[unsure], *again).tolist(), strict=True):
+                chosen[row] = token
+        return chosen
+
+
+class Chooser:
+    """Chooses from given scores."""
+
+    def __init__(self, vocab: int, device: torch.device):
+        self._asked = Asked(device, SETTINGS)
+        self.drawing = Drawing(self._asked, vocab, device)
+
+    def choose(self, logits: Tensor, samplers: Sequence[Sampler], positions: Sequence[int]) -> list[int]:
+        """The next token of each row of float32 scores (R, V), at these positions of their texts."""
+        chosen: list[int] = []
+        for first in range(0, len(logits), ROWS):
+            some = slice(first, first + ROWS)
+            scores = logits[some].contiguous()
+            for row, (sampler, position) in enumerate(zip(samplers[some], positions[some], strict=True)):
+                self.drawing.write(row, sampler, position)
+            self._asked.bring()
+            self.drawing.launch(len(scores), scores)
+            chosen += self.drawing.read(scores, samplers[some], positions[some])
+        return chosen

@@ -1,0 +1,33 @@
+"""What kernels are made of: activations, and the numbers by which a norm changes a row."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def activated(a, KIND: tl.constexpr):
+    """The hidden unit of a, for an MLP without a gate."""
+    if KIND == "relu":
+        unit = tl.maximum(a, 0.0)
+    elif KIND == "relu2":
+        unit = tl.maximum(a, 0.0) * tl.maximum(a, 0.0)
+    elif KIND == "gelu":
+        unit = 0.5 * a * (1.0 + tl.erf(a * 0.7071067811865476))
+    else:  # a/2 (1 + tanh u) = a (1 − 1 / (1 + e²ᵘ))
+        tl.static_assert(KIND == "gelu-tanh")
+        u = 0.7978845608028654 * (a + 0.044715 * a * a * a)
+        unit = a * (1.0 - 1.0 / (1.0 + tl.exp(2.0 * u)))
+    return unit
+
+
+@triton.jit
+def silu(a):
+    return a / (1.0 + tl.exp(-a))
+
+
+@triton.jit
+def normalised(x, there, gamma, beta, eps, SIZE: tl.constexpr, KIND: tl.constexpr):
+    """A row x, zero where it is not `there`, by a norm of this kind with this gain and this bias."""
+    if KIND == "layer":
+        x = tl.where(there, x - tl.sum(x) / SIZE, 0.0)
+    return x * (1.0 / tl.sqrt(tl.sum(x * x) / SIZE + eps)) * gamma + beta

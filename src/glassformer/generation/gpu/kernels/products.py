@@ -1,0 +1,159 @@
+"""Rows times matrices: finish(norm(x) Wᵀ + b), in two kinds.
+
+    vectors   A warp has a row of weights, keeps it, and multiplies row after row of x with it. Every weight
+              is read once and nothing waits but the sums of a warp: for few rows. The norm is part of it.
+    tiles     Sixteen rows of x with some rows of weights, in tiles, by tensor cores where the numbers are
+              of two bytes: for many rows. A sum over many inputs may be divided into parts, which stream.py
+              joins.
+
+In both, what a row of x becomes depends on nothing but that row: not on how many there are beside it. One
+compiled kernel serves any number of rows, so that holds to the last bit. The two kinds add up in another
+order, so a step takes one of them and stays with it.
+
+How a product is finished:
+
+    store     as it is
+    add       added to what is there                       (vectors)
+    part      each part of the sum by itself               (tiles)
+    an activation, relu or gelu and so on; swiglu has twice as many rows of weights, those of the gates first
+
+Letters: R rows, K inputs, N outputs.
+"""
+
+# ruff: noqa: RUF005 - Triton's tuples grow by addition alone
+
+import triton
+import triton.language as tl
+
+from glassformer.generation.gpu.kernels.functions import activated, silu
+
+ROWS = tl.constexpr(16)  # of a tile
+
+
+@triton.jit(do_not_specialize=["R"])
+def vectors_kernel(
+    x,
+    picks,
+    weight,
+    bias,
+    gamma,
+    beta,
+    eps,
+    out,
+    R,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    NORM: tl.constexpr,
+    FINISH: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+):
+    """Some outputs of R rows of x (R, K), or of those that `picks` names.
+
+    Tiles are BN rows of weights, one for each warp, by BK inputs. x is read by each warp for itself, so that
+    no warp waits for another.
+    """
+    TILES: tl.constexpr = (K + BK - 1) // BK
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    lane = tl.arange(0, BK)[None, :] + tl.zeros((BN, 1), tl.int32)
+    weights, linear, gains, shifts = (), (), (), ()
+    for j in tl.static_range(TILES):
+        k = j * BK + lane
+        there = (n < N)[:, None] & (k < K)
+        start = weight + n[:, None].to(tl.int64) * K + k
+        weights = weights + (tl.load(start, there, 0.0),)
+        if FINISH == "swiglu":
+            linear = linear + (tl.load(start + N * K, there, 0.0),)
+        if NORM != "none":
+            gains = gains + (tl.load(gamma + k, k < K, 0.0),)
+            if beta is not None:
+                shifts = shifts + (tl.load(beta + k, k < K, 0.0),)
+    added, linear_added = tl.zeros((BN,), tl.float32), tl.zeros((BN,), tl.float32)
+    if bias is not None:
+        added = tl.load(bias + n, n < N, 0.0)
+        if FINISH == "swiglu":
+            linear_added = tl.load(bias + N + n, n < N, 0.0)
+    for row in range(R):
+        source = row if picks is None else tl.load(picks + row)
+        xs = ()
+        for j in tl.static_range(TILES):
+            xs = xs + (tl.load(x + source * K + j * BK + lane, j * BK + lane < K, 0.0).to(tl.float32),)
+        if NORM == "layer":
+            total = xs[0]
+            for j in tl.static_range(1, TILES):
+                total += xs[j]
+            mean = (tl.sum(total, 1) / K)[:, None]
+            centred = ()
+            for j in tl.static_range(TILES):
+                centred = centred + (tl.where(j * BK + lane < K, xs[j] - mean, 0.0),)
+            xs = centred
+        if NORM != "none":
+            total = xs[0] * xs[0]
+            for j in tl.static_range(1, TILES):
+                total += xs[j] * xs[j]
+            scale = (1.0 / tl.sqrt(tl.sum(total, 1) / K + eps))[:, None]
+            scaled = ()
+            for j in tl.static_range(TILES):
+                value = xs[j] * scale * gains[j]
+                if beta is not None:
+                    value += shifts[j]
+                scaled = scaled + (value,)
+            xs = scaled
+        total = weights[0].to(tl.float32) * xs[0]
+        for j in tl.static_range(1, TILES):
+            total += weights[j].to(tl.float32) * xs[j]
+        y = tl.sum(total, 1) + added
+        place = out + row * N + n
+        if FINISH == "swiglu":
+            total = linear[0].to(tl.float32) * xs[0]
+            for j in tl.static_range(1, TILES):
+                total += linear[j].to(tl.float32) * xs[j]
+            y = silu(y) * (tl.sum(total, 1) + linear_added)
+        elif FINISH == "add":
+            y += tl.load(place, n < N, 0.0)
+        elif FINISH != "store":
+            y = activated(y, FINISH)
+        tl.store(place, y, n < N)
+
+
+@triton.jit(do_not_specialize=["R"])
+def tiles_kernel(
+    h,
+    weight,
+    bias,
+    out,
+    R,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    FINISH: tl.constexpr,
+    STRIDE: tl.constexpr,
+    PART: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Some outputs of sixteen rows of h (R, K), from PART of the inputs; parts lie STRIDE apart."""
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    r = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    first = tl.program_id(2) * PART
+    lane = tl.arange(0, BK)
+    total = tl.zeros((ROWS, BN), tl.float32)
+    linear = tl.zeros((ROWS, BN), tl.float32)
+    for start in range(first, min(first + PART, K), BK):
+        k = start + lane
+        rows = tl.load(h + r[:, None] * K + k[None, :], (r < R)[:, None] & (k < K)[None, :], 0.0)
+        place = weight + n[None, :].to(tl.int64) * K + k[:, None]
+        there = (n < N)[None, :] & (k < K)[:, None]
+        total = tl.dot(rows, tl.load(place, there, 0.0), total, input_precision=PRECISION)
+        if FINISH == "swiglu":
+            linear = tl.dot(rows, tl.load(place + N * K, there, 0.0), linear, input_precision=PRECISION)
+    if bias is not None:
+        total += tl.load(bias + n, n < N, 0.0)[None, :]
+        if FINISH == "swiglu":
+            linear += tl.load(bias + N + n, n < N, 0.0)[None, :]
+    if FINISH == "swiglu":
+        total = silu(total) * linear
+    elif (FINISH != "store") & (FINISH != "part"):
+        total = activated(total, FINISH)
+    place = out + tl.program_id(2) * STRIDE + r[:, None] * N + n[None, :]
+    tl.store(place, total, (r < R)[:, None] & (n < N)[None, :])
