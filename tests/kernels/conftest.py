@@ -2,7 +2,7 @@
 
     interpreted   without a GPU, in Triton's interpreter (`make test-kernels`)
     compiled      without a GPU, through Triton's compiler (likewise): files called test_…_compiles.py
-    gpu           on a GPU (`make test-gpu`): files called test_…_gpu.py, and of the interpreted those named below
+    gpu           on a GPU (`make test-gpu`): files called test_…_gpu.py, and those of `ON_BOTH`
 
 `make test-kernels` makes an environment of its own with Triton and a NumPy that its interpreter knows. In no
 other turn are these tests collected, so that none is ever counted without having run.
