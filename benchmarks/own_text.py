@@ -6,10 +6,13 @@
     python benchmarks/own_text.py search FOLDER                those steps: the default, and other settings
     python benchmarks/own_text.py show                         the table of what is kept in own_text.json
 
+`--only TEXT…` takes some of the texts, `--settings NAME…` some of the settings.
+
 The texts are the sources of Python's standard library, and, where DATA holds the files of the data sets
 (docs/data.md), Shakespeare, captions in German and WikiText-2. `run` and `plan` need the machine to
 themselves. `plan` lets the command itself say how many steps of each setting fit into the default's time;
-`search` then takes exactly these, so that a busy machine makes it slower and nothing else.
+`search` then takes exactly these, so that a busy machine makes it slower and nothing else. A result names the
+steps that it took.
 """
 
 import argparse
@@ -28,6 +31,8 @@ SIZES = {"0.1": 100_000, "0.5": 500_000, "2": 2_000_000, "10": 10_000_000}
 DATA = {  # a file of a data set, and how many characters of it
     "shakespeare-0.1": ("tinyshakespeare/input.txt", 100_000),
     "shakespeare-0.5": ("tinyshakespeare/input.txt", 500_000),
+    "captions-0.1": ("multi30k-en-de/train.de", 100_000),
+    "captions-0.5": ("multi30k-en-de/train.de", 500_000),
     "captions-2": ("multi30k-en-de/train.de", 2_000_000),
     "wikitext-10": ("wikitext-2/train.txt", 10_000_000),
 }
@@ -40,17 +45,24 @@ def shape(layers: int, width: int, **more: Any) -> dict[str, Any]:
     return {f"model.{name}": value for name, value in sizes.items()}
 
 
+CHARACTERS = {"tokenizer.kind": "char"}
 SEARCH: dict[str, dict[str, Any]] = {
     "2 × 128": shape(2, 128),
     "4 × 128": shape(4, 128),
+    "6 × 128": shape(6, 128),
     "4 × 192": shape(4, 192),
+    "6 × 192": shape(6, 192),
     "6 × 256": shape(6, 256),
     "4 × 128, context 128": shape(4, 128, context=128),
-    "dropout 0.1": {"model.dropout": 0.1},
-    "dropout 0.3": {"model.dropout": 0.3},
-    "bpe 1024": {"tokenizer.kind": "bpe", "tokenizer.vocab": 1024},
-    "bpe 4096": {"tokenizer.kind": "bpe", "tokenizer.vocab": 4096},
-    "characters, shift": {"tokenizer.kind": "char", "model.shift": "embedding"},
+    "4 × 128, dropout 0": shape(4, 128, dropout=0.0),
+    "4 × 128, dropout 0.1": shape(4, 128, dropout=0.1),
+    "4 × 128, dropout 0.3": shape(4, 128, dropout=0.3),
+    "4 × 128, shift": shape(4, 128, shift="embedding"),
+    "4 × 128, characters": {**shape(4, 128), **CHARACTERS},
+    **{
+        f"4 × 128, bpe {vocab}": {**shape(4, 128), "tokenizer.kind": "bpe", "tokenizer.vocab": vocab}
+        for vocab in (512, 1024, 2048, 4096)
+    },
 }
 
 
@@ -149,6 +161,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", default=Path(".own-text"))
     parser.add_argument("--data", type=Path, help="a folder with the files of the data sets")
     parser.add_argument("--only", nargs="*", default=[], help="names of texts")
+    parser.add_argument("--settings", nargs="*", default=[], help="names of settings")
     asked = parser.parse_args()
     if asked.what == "show":
         show_kept()
@@ -161,11 +174,14 @@ def main() -> None:
             keep(text.stem, DEFAULT, None, train(text, {}))
             continue
         for name, settings in {DEFAULT: {}, **SEARCH}.items():
+            if asked.settings and name not in asked.settings:
+                continue
             if asked.what == "plan":
                 keep(text.stem, PLANS, name, plan(text, settings))
             elif name not in read_kept()[text.stem].get(FOUND, {}):
                 steps = read_kept()[text.stem][PLANS][name]
-                keep(text.stem, FOUND, name, train(text, {**settings, "training.steps": steps}))
+                result = train(text, {**settings, "training.steps": steps})
+                keep(text.stem, FOUND, name, {**result, "steps": steps})
 
 
 def show(line: str) -> None:
