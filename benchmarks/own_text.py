@@ -1,4 +1,4 @@
-"""Is what `glassformer train my.txt` chooses right? Texts of 0.1 to 10 MB, beside a search by hand.
+"""Is what `glassformer train my.txt` chooses right? Texts of 0.05 to 10 MB, beside a search by hand.
 
     python benchmarks/own_text.py texts FOLDER [--data DATA]   make the texts
     python benchmarks/own_text.py run FOLDER                   train each with nothing said, five minutes each
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 KEPT = Path(__file__).with_suffix(".json")
-SIZES = {"0.1": 100_000, "0.5": 500_000, "2": 2_000_000, "10": 10_000_000}
+SIZES = {"0.05": 50_000, "0.1": 100_000, "0.5": 500_000, "2": 2_000_000, "10": 10_000_000}
 DATA = {  # a file of a data set, and how many characters of it
     "shakespeare-0.1": ("tinyshakespeare/input.txt", 100_000),
     "shakespeare-0.5": ("tinyshakespeare/input.txt", 500_000),
