@@ -1,4 +1,4 @@
-"""Is what `glassformer train my.txt` chooses right? Texts of 0.1 to 10 MB, beside a search by hand.
+"""Is what `glassformer train my.txt` chooses right? Texts of 0.05 to 10 MB, beside a search by hand.
 
     python benchmarks/own_text.py texts FOLDER [--data DATA]   make the texts
     python benchmarks/own_text.py run FOLDER                   train each with nothing said, five minutes each
@@ -6,10 +6,13 @@
     python benchmarks/own_text.py search FOLDER                those steps: the default, and other settings
     python benchmarks/own_text.py show                         the table of what is kept in own_text.json
 
+`--only TEXT…` takes some of the texts, `--settings NAME…` some of the settings.
+
 The texts are the sources of Python's standard library, and, where DATA holds the files of the data sets
 (docs/data.md), Shakespeare, captions in German and WikiText-2. `run` and `plan` need the machine to
 themselves. `plan` lets the command itself say how many steps of each setting fit into the default's time;
-`search` then takes exactly these, so that a busy machine makes it slower and nothing else.
+`search` then takes exactly these, so that a busy machine makes it slower and nothing else. A result names the
+steps that it took; a default that says `from` was not run by itself, it is that setting's figure.
 """
 
 import argparse
@@ -24,14 +27,17 @@ from pathlib import Path
 from typing import Any
 
 KEPT = Path(__file__).with_suffix(".json")
-SIZES = {"0.1": 100_000, "0.5": 500_000, "2": 2_000_000, "10": 10_000_000}
+SIZES = {"0.05": 50_000, "0.1": 100_000, "0.5": 500_000, "2": 2_000_000, "10": 10_000_000}
 DATA = {  # a file of a data set, and how many characters of it
     "shakespeare-0.1": ("tinyshakespeare/input.txt", 100_000),
     "shakespeare-0.5": ("tinyshakespeare/input.txt", 500_000),
+    "captions-0.1": ("multi30k-en-de/train.de", 100_000),
+    "captions-0.5": ("multi30k-en-de/train.de", 500_000),
     "captions-2": ("multi30k-en-de/train.de", 2_000_000),
     "wikitext-10": ("wikitext-2/train.txt", 10_000_000),
 }
 DEFAULT = "default"
+BEFORE = "default before"  # three layers of width 96 for 0.1 MB
 PLANS, FOUND = "steps", "search"  # beside the default's entry of a text
 
 
@@ -40,17 +46,24 @@ def shape(layers: int, width: int, **more: Any) -> dict[str, Any]:
     return {f"model.{name}": value for name, value in sizes.items()}
 
 
+CHARACTERS = {"tokenizer.kind": "char"}
 SEARCH: dict[str, dict[str, Any]] = {
     "2 × 128": shape(2, 128),
     "4 × 128": shape(4, 128),
+    "6 × 128": shape(6, 128),
     "4 × 192": shape(4, 192),
+    "6 × 192": shape(6, 192),
     "6 × 256": shape(6, 256),
     "4 × 128, context 128": shape(4, 128, context=128),
-    "dropout 0.1": {"model.dropout": 0.1},
-    "dropout 0.3": {"model.dropout": 0.3},
-    "bpe 1024": {"tokenizer.kind": "bpe", "tokenizer.vocab": 1024},
-    "bpe 4096": {"tokenizer.kind": "bpe", "tokenizer.vocab": 4096},
-    "characters, shift": {"tokenizer.kind": "char", "model.shift": "embedding"},
+    "4 × 128, dropout 0": shape(4, 128, dropout=0.0),
+    "4 × 128, dropout 0.1": shape(4, 128, dropout=0.1),
+    "4 × 128, dropout 0.3": shape(4, 128, dropout=0.3),
+    "4 × 128, shift": shape(4, 128, shift="embedding"),
+    "4 × 128, characters": {**shape(4, 128), **CHARACTERS},
+    **{
+        f"4 × 128, bpe {vocab}": {**shape(4, 128), "tokenizer.kind": "bpe", "tokenizer.vocab": vocab}
+        for vocab in (512, 1024, 2048, 4096)
+    },
 }
 
 
@@ -127,18 +140,17 @@ def texts(folder: Path, only: list[str]) -> list[Path]:
 
 
 def show_kept() -> None:
-    show("| text | default | seconds | in its steps | best of the search | default above it |")
-    show("|---|---|---|---|---|---|")
+    show("| text | default before | default | best of the search | default above it |")
+    show("|---|---|---|---|---|")
     for text, entries in read_kept().items():
-        scores = {name: entry["bits_per_byte"] for name, entry in entries.get(FOUND, {}).items()}
-        again, found, above = "", "not searched", ""
-        if scores:
-            name = min(scores, key=lambda name: scores[name])
-            again, found = f"{scores[DEFAULT]:.3f}", f"{scores[name]:.3f} ({name}, of {len(scores)})"
-            above = f"{100 * (scores[DEFAULT] / scores[name] - 1):+.1f} %"
-        default = entries[DEFAULT]
-        score, seconds = f"{default['bits_per_byte']:.3f}", default["seconds"]
-        show(f"| {text} | {score} | {seconds} | {again} | {found} | {above} |")
+        found = {name: entry["bits_per_byte"] for name, entry in entries.get(FOUND, {}).items()}
+        default, before = found.pop(DEFAULT, None), found.pop(BEFORE, None)
+        if default is None or not found:
+            continue
+        best = min(found, key=lambda name: found[name])
+        said = f"{found[best]:.3f} ({best}, of {len(found)})"
+        above = f"{100 * (default / found[best] - 1):+.1f} %"
+        show(f"| {text} | {f'{before:.3f}' if before else 'the same'} | {default:.3f} | {said} | {above} |")
 
 
 def main() -> None:
@@ -149,6 +161,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", default=Path(".own-text"))
     parser.add_argument("--data", type=Path, help="a folder with the files of the data sets")
     parser.add_argument("--only", nargs="*", default=[], help="names of texts")
+    parser.add_argument("--settings", nargs="*", default=[], help="names of settings")
     asked = parser.parse_args()
     if asked.what == "show":
         show_kept()
@@ -161,11 +174,17 @@ def main() -> None:
             keep(text.stem, DEFAULT, None, train(text, {}))
             continue
         for name, settings in {DEFAULT: {}, **SEARCH}.items():
+            if asked.settings and name not in asked.settings:
+                continue
             if asked.what == "plan":
                 keep(text.stem, PLANS, name, plan(text, settings))
-            elif name not in read_kept()[text.stem].get(FOUND, {}):
-                steps = read_kept()[text.stem][PLANS][name]
-                keep(text.stem, FOUND, name, train(text, {**settings, "training.steps": steps}))
+            elif name not in read_kept().get(text.stem, {}).get(FOUND, {}):
+                steps = read_kept().get(text.stem, {}).get(PLANS, {}).get(name)
+                if steps is None:
+                    show(f"{text.stem:18}{name:24}left out: no steps, run `plan` first")
+                    continue
+                result = train(text, {**settings, "training.steps": steps})
+                keep(text.stem, FOUND, name, {**result, "steps": steps})
 
 
 def show(line: str) -> None:

@@ -19,6 +19,7 @@ from glassformer.runs.asked import gather_asked
 from glassformer.runs.machine import Machine
 from glassformer.runs.resolve import resolve
 from glassformer.tasks.language_model import LanguageTask
+from glassformer.tasks.task import TextAmount
 from glassformer.tokenizers.load import train_tokenizer
 from glassformer.training.schedule import learning_rate_factor
 
@@ -97,6 +98,29 @@ def test_a_step_is_timed_with_the_dropout_that_it_will_have(task: LanguageTask, 
     assert config.model.dropout > 0 and config.training.steps == int(4 * 60 * 0.85 / 2.0)
     without = resolve(asked(text_file, **{"model.dropout": 0.0}), None, task, slower).config
     assert without.model.dropout == 0.0 and without.training.steps == int(4 * 60 * 0.85 / 1.0)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "shape", "dropout"),
+    [(2_000, (2, 64), 0.2), (40_000, (3, 96), 0.2), (90_000, (4, 128), 0.2), (4_000_000, (4, 128), 0.0)],
+)
+def test_a_model_grows_with_its_text_to_what_the_time_can_train(
+    task: LanguageTask,
+    text_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tokens: int,
+    shape: tuple[int, int],
+    dropout: float,
+) -> None:
+    """0.1 MB, 90,000 characters to learn from, get four layers: three need 15 % more bits for code."""
+    monkeypatch.setattr(task, "amount", lambda: TextAmount(tokens, tokens // 20))
+    resolved = resolve(asked(text_file), None, task, machine(0.05)[0])
+    model, training = resolved.config.model, resolved.config.training
+    assert ((model.layers, model.width), model.dropout) == (shape, dropout)
+    passes = training.steps * training.batch * model.context / tokens
+    assert passes <= 41 and training.steps * 0.05 <= 4 * 60
+    why = "enough for the text" if tokens < 100_000 else "what 4 minutes here can train well"
+    assert why in resolved.reasons[0]
 
 
 def test_a_warmup_fits_the_run_or_is_said(task: LanguageTask, text_file: Path) -> None:

@@ -25,6 +25,7 @@ from glassformer.tasks.task import ExampleAmount, Sizing, Task, TextAmount
 
 MINUTES = 4.0  # what a run is planned for when nothing is said
 TOKENS_PER_PARAMETER = 4
+WEIGHTS_PER_TOKEN = 10  # at most: fewer learn less of a small text, many more learn it by heart
 TRAINING_SHARE, EXAMPLE_SHARE = 0.85, 0.8  # of a run's time; the rest is evaluating and saving
 MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned that generalises
 SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (12, 768)]  # layers, width
@@ -57,7 +58,7 @@ def _for_text(asked: Settings, data: Task, amount: TextAmount, machine: Machine)
     minutes = training.get("minutes") or MINUTES
     operations = machine.operations_per_second() * minutes * 60
     parameters = (operations / (6 * TOKENS_PER_PARAMETER)) ** 0.5
-    parameters = min(parameters, 6.0 * tokens)  # more weights than that memorise the text
+    parameters = min(parameters, WEIGHTS_PER_TOKEN * tokens)
     fitting = [(n, w) for n, w in SHAPES if 12 * n * w * w <= parameters] or SHAPES[:1]
     layers, width = fitting[-1]
     longest = max(8, min(tokens // 8, amount.valid_tokens - 1))
@@ -102,7 +103,7 @@ def _for_text(asked: Settings, data: Task, amount: TextAmount, machine: Machine)
     }
     config = build(merge(rest, planned, {"training": {"steps": steps}}))
     why = f"what {minutes:g} minute{'s' * (minutes != 1)} here can train well"
-    if parameters == 6.0 * tokens:
+    if parameters == WEIGHTS_PER_TOKEN * tokens:
         why = "enough for the text"
     if {"layers", "width"} <= shape.keys():
         why = "as asked"
