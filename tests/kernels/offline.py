@@ -1,6 +1,6 @@
 """Kernels compiled for a GPU that is not there: to machine code, by Triton and the assembler it brings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -9,8 +9,8 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-HOPPER = GPUTarget("cuda", 90, 32)
-MOST_SHARED = 227 << 10  # bytes of fast memory that a program may have there
+HOPPER, ADA = GPUTarget("cuda", 90, 32), GPUTarget("cuda", 89, 32)
+MOST_SHARED = {HOPPER: 227 << 10, ADA: 99 << 10}  # bytes of fast memory that a program may have there
 OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
 TYPES = {
     torch.float32: "fp32",
@@ -28,21 +28,23 @@ def compile_for(
     constants: dict[str, Any],
     target: GPUTarget = HOPPER,
     aligned: bool = False,
+    multiples: Collection[str] = (),
     **options: Any,
 ) -> Any:
     """`types` as Triton writes them (`*bf16`, `i32`); what `constants` names is known beforehand.
 
-    `aligned`: addresses are multiples of 16, as those of tensors are, which a launch finds out by itself.
+    `aligned`: addresses are multiples of 16, as those of tensors are, and so are the numbers of `multiples`.
+    A launch finds that out by itself, and only then loads ahead.
     """
     signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
     attributes = {
         (i,): [["tt.divisibility", 16]]
         for i, name in enumerate(kernel.arg_names)
-        if aligned and signature[name].startswith("*")
+        if aligned and (signature[name].startswith("*") or name in multiples)
     }
     source = ASTSource(kernel, signature, constants, attributes)
     made = triton.compile(source, target=target, options=options)
-    assert made.metadata.shared <= MOST_SHARED
+    assert made.metadata.shared <= MOST_SHARED[target]
     return made
 
 

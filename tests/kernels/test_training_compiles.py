@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from glassformer.models.gpu.kernels import attention, dropout, entropy, heads, hidden, norm
-from tests.kernels.offline import compile_for
+from glassformer.models.gpu.launch import dq_stages
+from tests.kernels.offline import ADA, HOPPER, compile_for
 
 WIDE = {"SEED": "*i64", "GAIN": "*fp32", "SHIFT": "*fp32", "MEAN": "*fp32", "RSTD": "*fp32", "LSE": "*fp32"}
 WIDE |= {"DELTA": "*fp32", "COS": "*fp32", "SIN": "*fp32", "GAINS": "*fp32", "SHIFTS": "*fp32"}
@@ -20,7 +21,10 @@ def compiles(kernel: Any, constants: dict[str, Any], **options: Any) -> None:
     types = {name: "*bf16" for name in kernel.arg_names if name.isupper() and name not in constants}
     named = WIDE | NUMBERS | COUNTS
     types |= {k: v for k, v in named.items() if k in kernel.arg_names and k not in constants}
-    assert compile_for(kernel, types, constants, **options).asm["cubin"]
+    multiples = [name for name in ("T", "STRIDE", "q_stride", "v_stride") if name in kernel.arg_names]
+    for target in (HOPPER, ADA):
+        made = compile_for(kernel, types, constants, target, True, multiples, **options)
+        assert made.asm["cubin"]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +53,7 @@ def test_heads(flags: tuple[bool, ...]) -> None:
 def test_attention(D: int, drops: bool) -> None:
     constants = {"H": 12, "GROUP": 1 if D < 128 else 3, "D": D, "N": 64, "DROPS": drops}
     compiles(attention.attend, constants, num_warps=4, num_stages=3)
-    compiles(attention.attend_dq, constants, num_warps=4, num_stages=3)
+    compiles(attention.attend_dq, constants, num_warps=4, num_stages=dq_stages(D))
     compiles(attention.attend_dkv, constants, num_warps=4, num_stages=2)
 
 

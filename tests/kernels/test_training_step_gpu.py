@@ -100,6 +100,7 @@ def test_a_kill_is_survived_to_the_bit(tmp_path: Path) -> None:
     deadline = time.monotonic() + 120
     while not list((tmp_path / "parts" / "checkpoints").glob("step-*")) and time.monotonic() < deadline:
         time.sleep(0.05)
+    assert killed.poll() is None
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
     subprocess.run([*command, str(tmp_path / "parts"), "--resume"], check=True)

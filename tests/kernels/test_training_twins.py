@@ -35,7 +35,7 @@ def test_losses_and_gradients(name: str) -> None:
         twin = Twin(model, HALF)
         assert twin.operations is not formulas
         twin.operations = formulas if by_formula else twin.operations
-        twin.reseed(99)
+        twin.seed.fill_(99)
         model.zero_grad()
         with own_loops(True):
             loss = twin(ids[:, :-1], readout=summed_loss, readout_args=(ids[:, 1:], 0.1))

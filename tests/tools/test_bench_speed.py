@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from glassformer.cli.main import app
 from glassformer.core.errors import GlassformerError, UsageError
-from glassformer.tools.bench import generate, train
+from glassformer.tools.bench import generate, train, train_worker
 
 SMALL = {"layers": 1, "heads": 1, "width": 16, "context": 16, "vocab": 32}
 
@@ -76,3 +76,9 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         train.check_nanogpt(str(tmp_path))
     with pytest.raises(GlassformerError, match="has no llama"):
         generate.llama_python("/usr/bin/false")
+
+
+def test_every_tool_has_one_worker() -> None:
+    """Ours by our own loop, the others by a plain one."""
+    assert not set(train.OURS) & set(train_worker.PEERS)
+    assert set(train.MODULES) | {"nanoGPT"} == set(train_worker.PEERS)

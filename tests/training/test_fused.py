@@ -111,8 +111,7 @@ def test_beginning_the_next_step_early_changes_nothing(
     assert saved[0] == saved[1]
     for name in ("step-00000010", "step-00000012"):
         files = [tmp_path / n / "checkpoints" / name / "model.safetensors" for n in ("early", "late")]
-        if files[0].exists():
-            assert files[0].read_bytes() == files[1].read_bytes()
+        assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_runs_go_on_by_the_other_step(tmp_path: Path) -> None:
@@ -165,7 +164,7 @@ def test_a_gradient_alone_is_enough(tmp_path: Path) -> None:
     gamma = trainer.model.stack.norm.gamma  # type: ignore[union-attr]
     gamma.register_hook(lambda g: g * float("inf"))
     before = weights(trainer)
-    with pytest.raises(DivergedError, match="step 1"):
+    with pytest.raises(DivergedError, match=r"step 1.*forward pass is sound.*stack\.norm\.gamma"):
         trainer.run()
     for name, value in before.items():
         assert torch.equal(weights(trainer)[name], value), name

@@ -34,6 +34,13 @@ def missing(device: torch.device) -> str | None:
     return _lacks_compiler()
 
 
+def triton_version() -> str:
+    """Of what compiles them; its package has more than one name."""
+    import triton  # pyright: ignore[reportMissingImports]
+
+    return triton.__version__
+
+
 def is_interpreted() -> bool:
     """Whether Triton runs kernels on the CPU."""
     return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes")
@@ -41,8 +48,12 @@ def is_interpreted() -> bool:
 
 @cache
 def _lacks_compiler() -> str | None:
-    if not any(shutil.which(name) for name in (os.environ.get("CC") or "cc", "gcc", "clang")):
-        return "Triton needs a C compiler (on Debian and Ubuntu: apt-get install gcc)"
-    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+    """Whether Triton finds what it launches kernels with, where it looks for it."""
+    named = os.environ.get("CC")
+    if not (shutil.which(named) if named else shutil.which("gcc") or shutil.which("clang")):
+        return f"Triton needs a C compiler: {named or 'gcc'} was not found"
+    scheme = sysconfig.get_default_scheme()
+    scheme = "posix_prefix" if scheme == "posix_local" else scheme  # Debian's own, where there are no headers
+    if not (Path(sysconfig.get_path("include", scheme)) / "Python.h").exists():
         return "Triton needs Python's headers (on Debian and Ubuntu: apt-get install python3-dev)"
     return None

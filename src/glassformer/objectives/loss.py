@@ -24,8 +24,8 @@ from torch.nn import functional as F
 from glassformer.models.fast import loss as fast_loss
 from glassformer.models.fast.wanted import are_wanted
 from glassformer.models.gpu import loss as gpu_loss
-from glassformer.models.gpu.functions import wide_product
 from glassformer.models.model import scores
+from glassformer.models.products import wide_product
 from glassformer.models.tap import Tap, off
 
 NOT_SCORED = -100  # as a target: a position that has nothing to get right
@@ -96,6 +96,7 @@ class _HeadLoss(Function):
             h, w, V = x.to(dtype), weight.to(dtype), len(weight)
             by_kernel = gpu_loss.fits(x, dtype)
             if by_kernel:
+                rows = max(gpu_loss.ROW, rows // gpu_loss.ROW * gpu_loss.ROW)
                 w = F.pad(w, (0, 0, 0, gpu_loss.padding(V)))
             total = x.new_zeros((), dtype=wide)
             dx = torch.empty_like(h)

@@ -15,6 +15,7 @@ from glassformer.config.recipes import merge
 from glassformer.config.schema import Config, build
 from glassformer.config.section import Settings
 from glassformer.config.training import TrainingConfig
+from glassformer.core.device import Precision
 from glassformer.core.errors import UsageError
 from glassformer.models.model import Body
 from glassformer.runs.autosize import choose_sizes, in_layers
@@ -22,6 +23,7 @@ from glassformer.runs.machine import Machine, choose_precision
 from glassformer.runs.processes import check_division
 from glassformer.tasks.task import Task
 from glassformer.training.compile import compile_pays
+from glassformer.training.device.fitting import check_fused
 from glassformer.training.parallel.layout import check_layout
 
 RECIPE_MINUTES = 1.0  # that a recipe without a number of steps is trained for when nothing is said
@@ -57,8 +59,11 @@ def resolve(asked: Settings, recipe: str | None, data: Task, machine: Machine) -
     data.check(config)
     with torch.device("meta"):  # its shapes are enough to see what can be
         model = data.build(config.model)
-    data.objective(model, config)
+    objective = data.objective(model, config)
     precision = choose_precision(config, machine.device)
+    if config.training.kernels == "fused":
+        chosen = Precision(precision, machine.device)
+        check_fused(model, objective, config.training, chosen, machine.processes)
     check_layout(model, config.training.parallel, machine.processes, precision)
     compiled = config.training.compile
     if compiled == "auto" and config.training.kernels == "fused":

@@ -98,7 +98,7 @@ class Steps:
 
     def _make_fused(self) -> tuple[DeviceUpdates, DeviceStep]:
         model, objective, config = self.model, self.objective, self.config
-        check_fused(model, objective, config, self.precision, self.world)
+        check_fused(model, objective, config, self.precision, self.world.size)
         assert isinstance(model, LanguageModel)
         updates = DeviceUpdates(self.layout, config, self.precision)
         return updates, DeviceStep(Twin(model, pass_type(self.precision)), objective, updates, config)
@@ -147,10 +147,21 @@ class Steps:
         nats, norm, tokens = fused.read()
         if not math.isfinite(nats) or not math.isfinite(norm):
             fused.reset()
-            raise self._broken(self.reader.read(step, ahead=False).batches, nats, norm)
+            raise self._broken(self._repeated(step), nats, norm)
         return self._done(nats, norm, tokens, time.perf_counter() - began)
 
+    def _repeated(self, step: int) -> list[Batch]:
+        """The batches of a step that broke, after the open pass has made their gradients once more."""
+        data = self.reader.read(step, ahead=False)
+        for i, batch in enumerate(data.batches):
+            self._seed(i)
+            with self.precision.context(), own_loops(self.own_kernels):
+                loss = self.objective.loss(self.model, batch, self.config.label_smoothing) / data.targets
+            loss.backward()
+        return data.batches
+
     def _begin(self, fused: DeviceStep, step: int) -> None:
+        fused.follow()
         with torch.cuda.stream(fused.stream):  # where its batches arrive too
             data = self.reader.read(step, ahead=step + 1 != self.config.steps)
         seeds = [self._seed_of(step, i) for i in range(len(data.batches))]

@@ -78,11 +78,12 @@ def norm_back(
     mean: Tensor,
     rstd: Tensor,
     centred: bool,
+    shifted: bool,
     seed: Tensor,
     site: int,
     p: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of the stream and of its update (n, C), and of gain and shift (C).
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Gradients of the stream and of its update (n, C), and of gain and, if it is `shifted`, shift (C).
 
     What arrives from above is dy at the norm and ds at the stream itself, which passes on unchanged.
     """
@@ -91,7 +92,8 @@ def norm_back(
     if ds is not None:
         dx = dx + ds.float()
     dx = dx.to(s.dtype)
-    return dx, drop(dx, seed, site, p), (dy.float() * unit).sum(dim=0), dy.float().sum(dim=0)
+    dshift = dy.float().sum(dim=0) if shifted else None
+    return dx, drop(dx, seed, site, p), (dy.float() * unit).sum(dim=0), dshift
 
 
 def _unit_back(above: Tensor, unit: Tensor, rstd: Tensor, centred: bool) -> Tensor:

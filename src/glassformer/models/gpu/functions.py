@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from glassformer.core.triton_kernels import missing
 from glassformer.models.gpu import formulas
+from glassformer.models.products import wide_product
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -65,7 +66,7 @@ class Heads:
         return self.norm is None and self.cos is None
 
 
-class Norm(Function):
+class JoinedNorm(Function):
     """(update, stream) to (new stream, its norm); see `formulas.norm`."""
 
     @staticmethod
@@ -93,8 +94,9 @@ class Norm(Function):
         ds, dy = above
         assert dy is not None
         ds = None if ds is None else ds.contiguous()
-        dx, du, dgain, dshift = ops.norm_back(dy.contiguous(), ds, s, gain, mean, rstd, kind.centred, *chance)
-        return du, dx if joined else None, dgain, dshift if shifted else None, None, None, None
+        how = (kind.centred, shifted, *chance)
+        dx, du, dgain, dshift = ops.norm_back(dy.contiguous(), ds, s, gain, mean, rstd, *how)
+        return du, dx if joined else None, dgain, dshift, None, None, None
 
 
 class Linear(Function):
@@ -114,16 +116,8 @@ class Linear(Function):
         x, copy = ctx.saved_tensors
         dy = above[0].contiguous()
         dbias = dy.sum(dim=0, dtype=torch.float32) if ctx.biased else None
-        return dy @ copy, wide_product(dy.t(), x), dbias, None, None
-
-
-def wide_product(a: Tensor, b: Tensor) -> Tensor:
-    """a b of half-precision matrices, in float32."""
-    if a.dtype == torch.float32:
-        return a @ b
-    if a.device.type == "cuda":
-        return torch.mm(a, b, out_dtype=torch.float32)
-    return a.float() @ b.float()
+        dweight = wide_product(dy.t(), x) if ctx.needs_input_grad[1] else None
+        return dy @ copy, dweight, dbias, None, None
 
 
 class CausalAttention(Function):

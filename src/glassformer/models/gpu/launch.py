@@ -17,7 +17,7 @@ from glassformer.models.gpu.kernels import attention, dropout, entropy, heads, h
 from glassformer.models.gpu.kernels import norm as norms
 
 ELEMENTS = 2048  # of a program that works on each by itself
-ROWS_AT_ONCE = 4096  # numbers of a program that works on whole rows
+NUMBERS = 4096  # of a program that works on whole rows
 ATTENTION_BLOCK = 64
 KINDS = {
     "relu": hidden.RELU,
@@ -28,11 +28,11 @@ KINDS = {
 }
 
 
-def _programs(device: torch.device, most: int) -> int:
-    """For kernels that go from row to row: enough to keep the processors of a GPU busy, at most `most`."""
+def _programs(device: torch.device, most: int, each: int = 16) -> int:
+    """For kernels that go from row to row: so many for each processor of a GPU, at most `most`."""
     if device.type != "cuda":
         return max(1, min(most, 4))
-    return max(1, min(most, 16 * torch.cuda.get_device_properties(device).multi_processor_count))
+    return max(1, min(most, each * torch.cuda.get_device_properties(device).multi_processor_count))
 
 
 def _chance(p: float) -> tuple[int, float]:
@@ -66,7 +66,7 @@ def norm(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     n, C = u.shape
     lanes = _lanes(C)
-    rows = max(1, ROWS_AT_ONCE // lanes)
+    rows = max(1, NUMBERS // lanes)
     s = u if x is None and not p else torch.empty_like(u)
     y = torch.empty_like(u)
     mean, rstd = torch.empty(2, n, dtype=torch.float32, device=u.device)
@@ -85,22 +85,23 @@ def norm_back(
     mean: Tensor,
     rstd: Tensor,
     centred: bool,
+    shifted: bool,
     seed: Tensor,
     site: int,
     p: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     n, C = s.shape
     lanes, programs = _lanes(C), _programs(s.device, n)
     dx = torch.empty_like(s)
     du = torch.empty_like(s) if p else dx
     gains, shifts = torch.empty(2, programs, C, dtype=torch.float32, device=s.device)
-    flags = (ds is not None, p > 0, centred, True)
+    flags = (ds is not None, p > 0, centred, shifted)
     warps = max(1, min(8, lanes // 512))
     norms.norm_back[(programs,)](
         dy, ds, s, gain, mean, rstd, dx, du, gains, shifts, seed, site, *_chance(p), n, C, lanes, *flags,
         num_warps=warps,
     )  # fmt: skip
-    return dx, du, gains.sum(dim=0), shifts.sum(dim=0)
+    return dx, du, gains.sum(dim=0), shifts.sum(dim=0) if shifted else None
 
 
 def turn(
@@ -115,7 +116,7 @@ def turn(
 ) -> Tensor:
     B, T, stride = qkv.shape
     qk = qkv.new_empty(B, T, head_count * head_width)
-    n, at_once = B * T * head_count, max(1, ROWS_AT_ONCE // head_width)
+    n, at_once = B * T * head_count, max(1, NUMBERS // head_width)
     flags = (head_width, at_once, gain is not None, centred, cos is not None)
     heads.turn[(-(-n // at_once),)](qkv, qk, gain, cos, sin, eps, n, T, head_count, stride, *flags)
     return qk
@@ -134,7 +135,7 @@ def turn_back(
     sin: Tensor | None,
 ) -> Tensor | None:
     B, T, stride = qkv.shape
-    n, at_once = B * T * head_count, max(1, ROWS_AT_ONCE // head_width // 2)
+    n, at_once = B * T * head_count, max(1, NUMBERS // head_width // 2)
     programs = _programs(qkv.device, -(-n // at_once))
     gains = torch.empty(programs, head_width, dtype=torch.float32, device=qkv.device)
     flags = (head_width, at_once, gain is not None, centred, cos is not None)
@@ -156,7 +157,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, seed: Tensor, site: int, p: float) -
     z = q.new_empty(B, T, H, D)
     lse = torch.empty(B, H, T, dtype=torch.float32, device=q.device)
     sizes, constants = _attention_sizes(q, k, v)
-    attention.attend[(-(-T // ATTENTION_BLOCK), B * H)](
+    attention.attend[(B * H, -(-T // ATTENTION_BLOCK))](
         q, k, v, z, lse, seed, site, *_chance(p), *sizes, *constants, p > 0, num_warps=4, num_stages=3
     )
     return z, lse
@@ -176,19 +177,24 @@ def attend_back(
     site: int,
     p: float,
 ) -> None:
-    B, T, H, _ = q.shape
+    B, T, H, D = q.shape
     delta = torch.empty_like(lse)
     sizes, constants = _attention_sizes(q, k, v)
     assert (dq.stride(), dk.stride(), dv.stride()) == (q.stride(), k.stride(), v.stride())
     blocks = -(-T // ATTENTION_BLOCK)
-    attention.attend_dq[(blocks, B * H)](
+    attention.attend_dq[(B * H, blocks)](
         q, k, v, z, lse, dz, delta, dq, seed, site, *_chance(p), *sizes, *constants, p > 0,
-        num_warps=4, num_stages=3,
+        num_warps=4, num_stages=dq_stages(D),
     )  # fmt: skip
-    attention.attend_dkv[(blocks, B * k.shape[2])](
+    attention.attend_dkv[(B * k.shape[2], blocks)](
         q, k, v, lse, dz, delta, dk, dv, seed, site, *_chance(p), *sizes, *constants, p > 0,
         num_warps=4, num_stages=2,
     )  # fmt: skip
+
+
+def dq_stages(head_width: int) -> int:
+    """How many blocks are loaded ahead: of wide heads fewer, or they outgrow a smaller GPU's fast memory."""
+    return 3 if head_width <= 64 else 2
 
 
 def activate(a: Tensor, kind: str, seed: Tensor, site: int, p: float) -> Tensor:
@@ -213,8 +219,9 @@ def into_gradient(scores: Tensor, targets: Tensor, entries: int, smoothing: floa
     """
     n, stride = scores.shape
     losses = torch.empty(n, dtype=torch.float32, device=scores.device)
-    lanes = min(ROWS_AT_ONCE, _lanes(stride))
-    programs = _programs(scores.device, n)
+    lanes = min(NUMBERS, _lanes(stride))
+    # Of long rows few are under way at once: the second look at one then finds it in the cache.
+    programs = _programs(scores.device, n, each=2 if lanes == NUMBERS else 16)
     warps = max(1, min(8, lanes // 256))
     entropy.entropy[(programs,)](
         scores, targets, losses, smoothing, n, stride, entries, lanes, num_warps=warps

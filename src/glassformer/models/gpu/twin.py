@@ -22,8 +22,8 @@ from glassformer.models.gpu.functions import (
     CausalAttention,
     Chance,
     Heads,
+    JoinedNorm,
     Linear,
-    Norm,
     NormKind,
     drop,
     operations,
@@ -39,7 +39,7 @@ from glassformer.models.transformer import Stack
 
 
 class Twin:
-    """A model that fits (fitting.py), by the fused pass. `reseed` says what is dropped from now on."""
+    """A model that fits (fitting.py), by the fused pass. What is dropped follows from `seed`."""
 
     def __init__(self, model: LanguageModel, dtype: torch.dtype = torch.bfloat16):
         assert isinstance(model.stack, Stack)
@@ -52,9 +52,6 @@ class Twin:
         self.originals = own
         self.copies = [torch.empty_like(p, dtype=dtype, requires_grad=False) for p in own]
         self._copy_of = {id(p): copy for p, copy in zip(own, self.copies, strict=True)}
-
-    def reseed(self, seed: int) -> None:
-        self.seed.fill_(seed)
 
     def __call__(
         self,
@@ -69,6 +66,8 @@ class Twin:
         if tap is not off or state is not None or padding_mask is not None or not model.training:
             return model(ids, state, tap, padding_mask, readout, readout_args)
         x = self.final(ids)
+        if readout is scores:
+            x = x.float()  # as the head has its weights
         with own_entropy():
             return readout(x, model.unembedding, tap, *readout_args)
 
@@ -112,7 +111,7 @@ class Twin:
     ) -> tuple[Tensor, Tensor]:
         assert isinstance(norm, (LayerNorm, RMSNorm))
         shift = norm.beta if isinstance(norm, LayerNorm) else None
-        return Norm.apply(u, stream, norm.gamma, shift, norm_kind(norm), chance, self.operations)
+        return JoinedNorm.apply(u, stream, norm.gamma, shift, norm_kind(norm), chance, self.operations)
 
     def _shifted(self, shift: nn.Module, h: Tensor, B: int) -> Tensor:
         if isinstance(shift, Unshifted):

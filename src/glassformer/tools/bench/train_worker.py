@@ -169,7 +169,7 @@ def main() -> None:
     cuda = task["device"] != "cpu"
     torch.manual_seed(0)
     tokens = np.random.default_rng(1).integers(0, task["shape"]["vocab"], 200_000)
-    step = (our_step if task["tool"].startswith("glassformer") else peer_step)(task, tokens)
+    step = (peer_step if task["tool"] in PEERS else our_step)(task, tokens)
     step()
     start, times = time.time() - task["began"], list[float]()
     for _ in range(2):  # the first steps are slower everywhere

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from glassformer.core.strict_json import dump_json
-from glassformer.core.triton_kernels import missing
+from glassformer.core.triton_kernels import missing, triton_version
 from glassformer.training.checkpoint.weights import unique_state_dict
 from glassformer.training.optim import fast_type
 from glassformer.training.parallel.layout import is_sharded, local_rows
@@ -82,7 +82,7 @@ def _described(kernels: str, device: torch.device) -> str:
     """Whose kernels a run takes (own, fused, PyTorch), and the version of what compiles them."""
     if kernels == "fused":
         by_kernels = missing(device) is None
-        return f"fused kernels, Triton {version('triton')}" if by_kernels else "fused formulas"
+        return f"fused kernels, Triton {triton_version()}" if by_kernels else "fused formulas"
     return f"own, numba {version('numba')}" if kernels == "own" else kernels
 
 

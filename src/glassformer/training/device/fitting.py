@@ -10,14 +10,13 @@ from glassformer.core.triton_kernels import missing
 from glassformer.models.gpu.fitting import fits as model_fits
 from glassformer.objectives.language import LanguageModelling
 from glassformer.objectives.objective import Objective
-from glassformer.training.parallel.world import World
 
 
 def check_fused(
-    model: nn.Module, objective: Objective, config: TrainingConfig, precision: Precision, world: World
+    model: nn.Module, objective: Objective, config: TrainingConfig, precision: Precision, processes: int
 ) -> None:
     """Refuse what the fused step is not made for, and say what would do."""
-    reason = fits(model, objective, config, precision, world)
+    reason = fits(model, objective, config, precision, processes)
     if reason is not None:
         raise UsageError(
             f"training.kernels fused is not for this training: {reason}. Leave it out, and it goes by "
@@ -26,10 +25,10 @@ def check_fused(
 
 
 def fits(
-    model: nn.Module, objective: Objective, config: TrainingConfig, precision: Precision, world: World
+    model: nn.Module, objective: Objective, config: TrainingConfig, precision: Precision, processes: int
 ) -> str | None:
     """Why a training cannot go by the fused step; None: it can."""
-    if world.size > 1:
+    if processes > 1:
         return "it is for one process"
     if config.compile == "on":
         return "it is not compiled by PyTorch (training.compile is on)"

@@ -43,8 +43,9 @@ class Begun:
 
 @dataclass
 class Recorded:
-    """A graph, and the places its batches are read from."""
+    """A graph for batches of one shape, and the places these are read from."""
 
+    shape: Shape
     graph: "torch.cuda.CUDAGraph"
     batches: list[Batch]
 
@@ -58,14 +59,14 @@ class DeviceStep:
         self.seeds = torch.zeros(config.accumulate, dtype=torch.int64, device=self.device)
         self.share = torch.ones((), device=self.device)  # of one target in the loss of the step
         self.said = torch.zeros(2, device=self.device)
-        self.recorded: dict[Shape, Recorded] = {}
-        self.pool = torch.cuda.graph_pool_handle() if self.on_gpu else None  # one for all: they never overlap
+        self.recorded: Recorded | None = None  # the newest: batches that grew do not shrink again
         self.begun: deque[Begun] = deque()
 
     def begin(self, step: int, data: StepBatches, factor: float, seeds: list[int]) -> None:
         """Give the device a step: its batches, what the schedule makes of the rates, a seed for each."""
+        self.follow()
         with torch.cuda.stream(self.stream):
-            self.seeds.copy_(torch.tensor(seeds), non_blocking=True)
+            self.seeds.copy_(torch.tensor(seeds, pin_memory=self.on_gpu), non_blocking=True)
             self.share.fill_(1 / data.targets)
             self.updates.factor.fill_(factor)
             if self.on_gpu:
@@ -79,6 +80,11 @@ class DeviceStep:
                 done = torch.cuda.Event()
                 done.record(self.stream)
         self.begun.append(Begun(step, data.tokens, said, done))
+
+    def follow(self) -> None:
+        """What comes next waits for what others have given the device until now."""
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream(self.device))
 
     def has_begun(self, step: int) -> bool:
         return any(begun.step == step for begun in self.begun)
@@ -98,8 +104,8 @@ class DeviceStep:
         if self.stream is not None:
             self.stream.synchronize()
         self.begun.clear()
-        self.recorded.clear()
-        self.updates.loaded()
+        self.recorded = None
+        self.updates.begin_anew()
 
     def _work(self, batches: list[Batch]) -> None:
         """The whole step, from tokens to new weights."""
@@ -116,16 +122,17 @@ class DeviceStep:
 
     def _replay(self, batches: list[Batch]) -> None:
         shape = tuple(tuple((name, tuple(t.shape)) for name, t in batch.items()) for batch in batches)
-        if shape not in self.recorded:
-            self.recorded[shape] = self._record(batches)
-        recorded = self.recorded[shape]
-        for place, batch in zip(recorded.batches, batches, strict=True):
+        if self.recorded is None or self.recorded.shape != shape:
+            self.recorded = None  # its memory goes first
+            self.recorded = self._record(shape, batches)
+        for place, batch in zip(self.recorded.batches, batches, strict=True):
             for name, tensor in batch.items():
                 place[name].copy_(tensor, non_blocking=True)
-        recorded.graph.replay()
+        self.recorded.graph.replay()
 
-    def _record(self, batches: list[Batch]) -> Recorded:
+    def _record(self, shape: Shape, batches: list[Batch]) -> Recorded:
         """A graph for batches of this shape. Nothing moves while it is made."""
+        torch.cuda.synchronize(self.device)
         places = [{name: t.to(self.device, copy=True) for name, t in batch.items()} for batch in batches]
         broken = self.updates.broken
         before = broken.clone()
@@ -136,6 +143,7 @@ class DeviceStep:
         torch.cuda.synchronize(self.device)
         graph = torch.cuda.CUDAGraph()
         # Others go on meanwhile: a thread that makes batches asks the driver for page-locked memory.
-        with torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode="thread_local"):
+        capture = torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local")
+        with self.updates.captured(), capture:
             self._work(places)
-        return Recorded(graph, places)
+        return Recorded(shape, graph, places)

@@ -5,6 +5,9 @@ no count of steps. The mark stays until the host has read the step that set it, 
 So a run stops at that very step, with the weights it began with.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 from torch.optim import AdamW
@@ -40,8 +43,18 @@ class DeviceUpdates(Updates):
                 group["lr"] = torch.tensor(float(group["base_lr"]), device=device)
             if isinstance(optimizer, AdamW):
                 optimizer.found_inf = self.broken  # type: ignore[attr-defined]  # its kernel then moves nothing
-                for group in optimizer.param_groups:
-                    group["capturable"] = device.type == "cuda"
+
+    @contextmanager
+    def captured(self) -> Iterator[None]:
+        """Around the recording of a graph, which PyTorch's optimizers want to know about."""
+        groups = [group for o in self.optimizers if isinstance(o, AdamW) for group in o.param_groups]
+        for group in groups:
+            group["capturable"] = True
+        try:
+            yield
+        finally:
+            for group in groups:
+                group["capturable"] = False
 
     @torch.no_grad()
     def move(self, loss: Tensor) -> Tensor:
@@ -51,20 +64,20 @@ class DeviceUpdates(Updates):
         torch.maximum(self.broken, (~(norm + loss).isfinite()).float(), out=self.broken)
         if self.config.clip:
             vector.mul_((self.config.clip / (norm + 1e-6)).clamp(max=1.0))
-        vector.copy_(torch.where(self.broken > 0, 0.0, vector))  # no number is no multiple of anything
+        vector.masked_fill_(self.broken > 0, 0.0)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 torch.mul(self.factor, group["base_lr"], out=group["lr"])
             optimizer.step()
         return norm
 
-    def loaded(self) -> None:
-        """A checkpoint was read: take up what it brought, and begin anew."""
+    def begin_anew(self) -> None:
+        """After a broken step, or after a checkpoint was read: what it brought is taken up."""
         for optimizer in self.optimizers:
             if isinstance(optimizer, DeviceMuon):
                 optimizer.adopt()
-        self.broken.zero_()
         self.gradients.attach()
+        self.forget()
 
     def forget(self) -> None:
         self.gradients.vector.zero_()

@@ -27,7 +27,7 @@ def attend(
     H: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, N: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """N queries of a head; GROUP heads share keys and values. The longest rows begin first."""
-    i, bh = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
+    bh, i = tl.program_id(0), tl.num_programs(1) - 1 - tl.program_id(1)
     b, h = (bh // H).to(tl.int64), bh % H
     Q += b * T * q_stride + h * D
     K += b * T * q_stride + h // GROUP * D
@@ -61,7 +61,7 @@ def attend_dq(
     H: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, N: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """The gradient of N queries; and δ = Σ z dz of each, for the kernel after this one."""
-    i, bh = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
+    bh, i = tl.program_id(0), tl.num_programs(1) - 1 - tl.program_id(1)
     b, h = (bh // H).to(tl.int64), bh % H
     K += b * T * q_stride + h // GROUP * D
     V += b * T * v_stride + h // GROUP * D
@@ -96,7 +96,7 @@ def attend_dkv(
     H: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, N: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """The gradients of N keys and values, over all queries that see them, head after head of their group."""
-    j, bk = tl.program_id(0), tl.program_id(1)
+    bk, j = tl.program_id(0), tl.program_id(1)
     b, kv = (bk // (H // GROUP)).to(tl.int64), bk % (H // GROUP)
     col, d = j * N + tl.arange(0, N), tl.arange(0, D)[None, :]
     there = col[:, None] < T
