@@ -114,6 +114,38 @@ def test_beginning_the_next_step_early_changes_nothing(
         assert files[0].read_bytes() == files[1].read_bytes()
 
 
+def test_whoever_looks_sees_the_step_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples and evaluations see the weights of their step, and none that was begun early."""
+    seen: dict[str, list[tuple[int, float]]] = {"early": [], "late": []}
+    for name in seen:
+        config = fused(sample_every=4, eval_every=3, checkpoint_every=50)
+        trainer = make_trainer(tmp_path / name, config, tokens=TEXT)
+
+        def look(name: str = name, trainer: Trainer = trainer) -> float:
+            size = sum(float(p.detach().double().square().sum()) for p in trainer.model.parameters())
+            seen[name].append((trainer.progress.step, size))
+            return size
+
+        trainer.hooks.sample = lambda look=look: str(look())
+        trainer.hooks.evaluate = lambda look=look: Looked(look())
+        if name == "late":
+            monkeypatch.setattr(trainer, "_may_go_ahead", lambda *_: False)
+        trainer.run()
+    assert [step for step, _ in seen["early"]] == [3, 4, 6, 8, 9, 12, 12]
+    assert seen["early"] == seen["late"]
+
+
+class Looked:
+    def __init__(self, size: float):
+        self.criterion = size
+
+    def numbers(self) -> dict[str, float]:
+        return {"loss": self.criterion}
+
+    def summary(self) -> str:
+        return ""
+
+
 def test_runs_go_on_by_the_other_step(tmp_path: Path) -> None:
     """A checkpoint does not know which step made it."""
     for first, second in (("fused", "off"), ("off", "fused")):

@@ -12,6 +12,7 @@ from glassformer.models.fast.wanted import own_loops
 from glassformer.models.gpu.fitting import fits
 from glassformer.models.gpu.formulas import kept
 from glassformer.models.gpu.twin import Twin
+from glassformer.models.position import Alibi
 from glassformer.models.tap import Record
 from glassformer.objectives.loss import summed_loss
 from tests.conftest import tiny_config, tiny_model
@@ -163,3 +164,26 @@ def test_what_does_not_fit_says_why() -> None:
     hooked.stack.blocks[0].register_forward_hook(lambda *_: None)
     assert "hooks" in (fits(hooked) or "")
     assert "float32" in (fits(make().double()) or "")
+
+
+def test_parts_of_ones_own_take_the_open_pass() -> None:
+    class Own(Decoder):
+        def forward(self, *arguments: Any, **named: Any) -> Tensor:
+            return 2 * super().forward(*arguments, **named)
+
+    class OwnLinear(nn.Linear):
+        pass
+
+    assert fits(Own(make().config)) is not None
+    for change in (
+        lambda model: setattr(model.stack.blocks[1].attention, "position", Alibi(2)),
+        lambda model: setattr(model.stack.blocks[0].mlp, "up", OwnLinear(32, 128)),
+        lambda model: setattr(model, "unembedding", OwnLinear(32, 23, bias=False)),
+        lambda model: setattr(model.stack, "shift", nn.Identity()),
+        lambda model: setattr(model.stack.blocks[0].mlp, "activation", torch.tanh),
+        lambda model: model.stack.requires_grad_(False),
+    ):
+        model = make()
+        assert fits(model) is None
+        change(model)
+        assert fits(model) is not None
