@@ -29,6 +29,7 @@ WEIGHTS_PER_TOKEN = 10  # at most: fewer learn less of a small text, many more l
 TRAINING_SHARE, EXAMPLE_SHARE = 0.85, 0.8  # of a run's time; the rest is evaluating and saving
 MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned that generalises
 SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (12, 768)]  # layers, width
+LEAST_FOR_TEXT = (4, 128)  # the shape that no text is too small for; less only for want of time
 HEAD_WIDTH = 32
 FEW_PASSES = 3  # over examples, below which little needs to be dropped
 PATIENCE = 7  # of twelve evaluations, on examples: few of them to validate on make a noisy score
@@ -58,8 +59,9 @@ def _for_text(asked: Settings, data: Task, amount: TextAmount, machine: Machine)
     minutes = training.get("minutes") or MINUTES
     operations = machine.operations_per_second() * minutes * 60
     parameters = (operations / (6 * TOKENS_PER_PARAMETER)) ** 0.5
-    parameters = min(parameters, WEIGHTS_PER_TOKEN * tokens)
-    fitting = [(n, w) for n, w in SHAPES if 12 * n * w * w <= parameters] or SHAPES[:1]
+    enough = max(WEIGHTS_PER_TOKEN * tokens, _weights(*LEAST_FOR_TEXT))
+    parameters = min(parameters, enough)
+    fitting = [(n, w) for n, w in SHAPES if _weights(n, w) <= parameters] or SHAPES[:1]
     layers, width = fitting[-1]
     longest = max(8, min(tokens // 8, amount.valid_tokens - 1))
     context = min(256, 1 << (longest.bit_length() - 1))
@@ -103,13 +105,18 @@ def _for_text(asked: Settings, data: Task, amount: TextAmount, machine: Machine)
     }
     config = build(merge(rest, planned, {"training": {"steps": steps}}))
     why = f"what {minutes:g} minute{'s' * (minutes != 1)} here can train well"
-    if parameters == WEIGHTS_PER_TOKEN * tokens:
+    if parameters == enough:
         why = "enough for the text"
     if {"layers", "width"} <= shape.keys():
         why = "as asked"
     passes = f"{epochs:.1f} times through {_count(tokens)} tokens"
     longer = "steps" not in training and steps == affordable  # else more time would not be used
     return Sizes(config, _reasons(config, data, passes, why, seconds, longer), seconds)
+
+
+def _weights(layers: int, width: int) -> int:
+    """About so many, in the matrices of so many blocks."""
+    return 12 * layers * width * width
 
 
 def _dropout_for(epochs: float) -> float:
