@@ -3,7 +3,8 @@
     request.py      what is asked, and what is answered
     engine.py       many texts at once, one step after the other
     step.py         what a step is;  pages.py where keys and values lie
-    open_step.py    a step by the one forward pass;  fast/ the same compiled;  make.py which of them
+    open_step.py    a step by the one forward pass;  make.py which of the three
+    fast/           the same compiled, on a CPU;  gpu/ by own kernels, in graphs;  rows.py what both share
     plain.py        everything read again for each token: the oracle
     limits.py       what can be said about drawing
     sampling.py     from scores to a choice: penalties, temperature, top-k, top-p, min-p;  noise.py the draw

@@ -4,6 +4,7 @@
     tap.py           the window into a forward pass, and the names of its sites: `3.z`, what heads give
 
     attention.py     softmax(QKᵀ/√D)V and the layers around it;  fast/ compiled, for training on a CPU
+    gpu/             the fused twin of a training pass, for a GPU
     mask.py          which keys a query may look at
     position.py      how a model knows the order of its tokens
     layers.py        norms and feed-forward nets
@@ -22,6 +23,7 @@
     init.py          how weights start
     state.py         what a model remembers between the steps of a generation
     roles.py         what parameters and modules are for
+    products.py      products whose sums are wanted whole
     operations.py    what a forward pass costs, counted
 
 Nothing here knows of text, data sets or training.

@@ -11,6 +11,7 @@
     signals.py   Ctrl-C and its kin
 
     checkpoint/  all that a trajectory depends on, saved and read back
+    device/      a step as one piece of work for a GPU
     parallel/    the same training by several processes
 
     log.py       the record of a run;  plot.py its curve

@@ -3,8 +3,9 @@
     twin.py        the pass itself, from the parameters of the model; chosen when nobody looks inside
     fitting.py     which models it is made for, and why not others
     functions.py   its pieces, each with its gradient
+    loss.py        scores into their gradient: when by a kernel
     formulas.py    what lies between the products, as the books write it
-    launch.py      the same by own kernels (kernels/, in Triton): name for name, argument for argument
+    launch.py      the same by own kernels: name for name, argument for argument;  kernels/ these, in Triton
 
 Products are PyTorch's. A test holds the twin by formulas to the open pass, and another each kernel to its
 formula. What it never builds: q, k and v apart, attn_out, mlp_hidden before dropout, mlp_out, logits.

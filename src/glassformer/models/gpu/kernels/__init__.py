@@ -1,5 +1,12 @@
 """Kernels of a training pass, in Triton. formulas.py says what each computes; launch.py calls them.
 
+    dropout.py    what is left out: a hash
+    norm.py       the residual connection and the norm behind it
+    heads.py      queries and keys, normalised and turned
+    attention.py  attention under a causal mask
+    hidden.py     the activation of the feed-forward net
+    entropy.py    scores into their gradient
+
 None adds atomically: every sum has one order, so the same step gives the same bits. Capitals in a signature
 are tensors (their first element) or numbers that are known when a kernel is compiled.
 """
