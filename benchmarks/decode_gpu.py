@@ -81,7 +81,8 @@ def check_scores(model: Decoder, precision: Precision, products: Products) -> bo
     off = float((whole - right).abs().max() / right.abs().max())
     tokens = float((whole.argmax(-1) == right.argmax(-1)).float().mean())
     last = len(ids) - half
-    singly = read(step, ids, [half, *[1] * (last - last // 2), *[5] * (last // 2 // 5), last // 2 % 5])
+    pieces = [half, *[1] * (last - last // 2), *[5] * (last // 2 // 5), last // 2 % 5]
+    singly = read(step, ids, [size for size in pieces if size])
     beside = []
     slots = [step.open([], shares=False) for _ in range(3)]
     for slot, text in zip(slots, (ids[1:half], ids[:half], ids[: half - 3]), strict=True):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from glassformer.models.gpu import attention_blocks
 from glassformer.models.gpu.kernels import attention, dropout, entropy, heads, hidden, norm
-from glassformer.models.gpu.launch import dq_stages
 from tests.kernels.offline import ADA, HOPPER, compile_for
 
 WIDE = {"SEED": "*i64", "GAIN": "*fp32", "SHIFT": "*fp32", "MEAN": "*fp32", "RSTD": "*fp32", "LSE": "*fp32"}
@@ -42,7 +42,7 @@ def test_norm(flags: tuple[bool, ...]) -> None:
 @pytest.mark.parametrize("flags", [(True, True, True), (True, False, True), (False, False, True)])
 def test_heads(flags: tuple[bool, ...]) -> None:
     normed, centred, turned = flags
-    named = {"D": 64, "NORMED": normed, "CENTRED": centred, "TURNED": turned}
+    named = {"D": 64, "HEADS": 24, "STRIDE": 2304, "NORMED": normed, "CENTRED": centred, "TURNED": turned}
     absent = {n: None for n, t in (("GAIN", normed), ("COS", turned), ("SIN", turned)) if not t}
     compiles(heads.turn, {"N": 64, **named, **absent})
     compiles(heads.turn_back, {"N": 32, **named, **absent})
@@ -51,10 +51,15 @@ def test_heads(flags: tuple[bool, ...]) -> None:
 @pytest.mark.parametrize("drops", [True, False])
 @pytest.mark.parametrize("D", [32, 64, 128])
 def test_attention(D: int, drops: bool) -> None:
-    constants = {"H": 12, "GROUP": 1 if D < 128 else 3, "D": D, "N": 64, "DROPS": drops}
-    compiles(attention.attend, constants, num_warps=4, num_stages=3)
-    compiles(attention.attend_dq, constants, num_warps=4, num_stages=dq_stages(D))
-    compiles(attention.attend_dkv, constants, num_warps=4, num_stages=2)
+    constants = {"H": 12, "GROUP": 1 if D < 128 else 3, "D": D, "DROPS": drops}
+    for T in (256, 1000, 1024):
+        for kernel, blocks in (
+            (attention.attend, attention_blocks.forward(T, D)),
+            (attention.attend_dq, attention_blocks.queries(T, D)),
+            (attention.attend_dkv, attention_blocks.keys(T, D)),
+        ):
+            sizes = {"M": blocks.M, "N": blocks.N, "EVEN": T % max(blocks.M, blocks.N) == 0}
+            compiles(kernel, constants | sizes, **blocks.options)
 
 
 @pytest.mark.parametrize("kind", range(5))
@@ -65,4 +70,6 @@ def test_hidden_units(kind: int) -> None:
 
 def test_dropout_and_loss() -> None:
     compiles(dropout.drop, {"N": 2048})
-    compiles(entropy.entropy, {"V": 50257, "N": 4096}, num_warps=8)
+    for smoothed in (True, False):
+        sizes = {"V": 50257, "STRIDE": 50304, "N": 2048, "TILES": 5}
+        compiles(entropy.entropy, {**sizes, "SMOOTHED": smoothed}, num_warps=8)

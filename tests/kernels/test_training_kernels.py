@@ -87,7 +87,8 @@ def test_norm(n: int, C: int, joined: bool, centred: bool, p: float) -> None:
 def test_heads(B: int, T: int, H: int, K: int, D: int, normed: bool, turned: bool, centred: bool) -> None:
     qkv, above = draw(B, T, (H + 2 * K) * D), draw(B, T, (H + K) * D)
     gain = draw(D, seed=2) if normed else None
-    tables = (draw(T, D, seed=3), draw(T, D, seed=4)) if turned else (None, None)
+    cos, sin = draw(T, D // 2, seed=3), draw(T, D // 2, seed=4)
+    tables = (torch.cat([cos, cos], 1), torch.cat([-sin, sin], 1)) if turned else (None, None)
     how = (H + K, D, gain, 1e-6, centred, *tables)
     same(launch.turn(qkv, *how), formulas.turn(qkv, *how), 1e-5)
     into = [torch.full_like(qkv, 7.0) for _ in range(2)]
@@ -99,7 +100,8 @@ def test_heads(B: int, T: int, H: int, K: int, D: int, normed: bool, turned: boo
 
 @pytest.mark.parametrize("p", [0.0, 0.3])
 @pytest.mark.parametrize(
-    ("B", "T", "H", "K", "D"), [(2, 64, 2, 2, 16), (1, 1, 1, 1, 32), (2, 100, 4, 2, 16), (1, 129, 2, 1, 32)]
+    ("B", "T", "H", "K", "D"),
+    [(2, 64, 2, 2, 16), (1, 1, 1, 1, 32), (2, 100, 4, 2, 16), (1, 129, 2, 1, 32), (1, 256, 2, 1, 16)],
 )
 def test_attention(B: int, T: int, H: int, K: int, D: int, p: float) -> None:
     """Queries and keys lie in one tensor, values in another beside what is not read."""

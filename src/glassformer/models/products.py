@@ -11,3 +11,11 @@ def wide_product(a: Tensor, b: Tensor) -> Tensor:
     if a.device.type == "cuda":
         return torch.mm(a, b, out_dtype=torch.float32)
     return a.float() @ b.float()
+
+
+def add_wide_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """total += a b in float32, without a matrix in between where the device can do so."""
+    if a.device.type == "cuda" and a.dtype != torch.float32:
+        torch.addmm(total, a, b, out_dtype=torch.float32, out=total)
+    else:
+        total += wide_product(a, b)

@@ -25,7 +25,7 @@ from glassformer.models.fast import loss as fast_loss
 from glassformer.models.fast.wanted import are_wanted
 from glassformer.models.gpu import loss as gpu_loss
 from glassformer.models.model import scores
-from glassformer.models.products import wide_product
+from glassformer.models.products import add_wide_product
 from glassformer.models.tap import Tap, off
 
 NOT_SCORED = -100  # as a target: a position that has nothing to get right
@@ -112,7 +112,10 @@ class _HeadLoss(Function):
                 total += losses.sum()
                 torch.mm(gradient, w, out=dx[chosen])
                 if dw is not None:
-                    dw += wide_product(gradient.t(), h[chosen]) if by_kernel else gradient.t() @ h[chosen]
+                    if by_kernel:
+                        add_wide_product(dw, gradient.t(), h[chosen])
+                    else:
+                        dw += gradient.t() @ h[chosen]
         ctx.save_for_backward(dx, None if dw is None else dw[:V])
         ctx.types = x.dtype, weight.dtype
         return total

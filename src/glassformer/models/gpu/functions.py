@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from glassformer.core.triton_kernels import missing
 from glassformer.models.gpu import formulas
-from glassformer.models.products import wide_product
+from glassformer.models.products import add_wide_product, wide_product
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -100,14 +100,17 @@ class JoinedNorm(Function):
 
 
 class Linear(Function):
-    """x Wᵀ + b, by copies of W and b in the type of x; the gradients are the weights' own."""
+    """x Wᵀ + b, by copies of W and b in the type of x; the gradients are the weights' own.
+
+    A weight that has a gradient already gets its product added right there, and autograd nothing to add.
+    """
 
     @staticmethod
     def forward(  # type: ignore[override]
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, copy: Tensor, bias_copy: Tensor | None
     ) -> Tensor:
         ctx.save_for_backward(x, copy)
-        ctx.biased = bias is not None
+        ctx.weight, ctx.biased = weight, bias is not None
         return x @ copy.t() if bias_copy is None else torch.addmm(bias_copy, x, copy.t())
 
     @staticmethod
@@ -116,8 +119,16 @@ class Linear(Function):
         x, copy = ctx.saved_tensors
         dy = above[0].contiguous()
         dbias = dy.sum(dim=0, dtype=torch.float32) if ctx.biased else None
-        dweight = wide_product(dy.t(), x) if ctx.needs_input_grad[1] else None
-        return dy @ copy, dweight, dbias, None, None
+        return dy @ copy, _of_weight(ctx, dy, x), dbias, None, None
+
+
+def _of_weight(ctx: Any, dy: Tensor, x: Tensor) -> Tensor | None:
+    if not ctx.needs_input_grad[1]:
+        return None
+    if ctx.weight.grad is None:
+        return wide_product(dy.t(), x)
+    add_wide_product(ctx.weight.grad, dy.t(), x)
+    return None
 
 
 class CausalAttention(Function):

@@ -12,13 +12,13 @@ Letters: as in formulas.py.
 import torch
 from torch import Tensor
 
+from glassformer.models.gpu import attention_blocks
 from glassformer.models.gpu.formulas import CHANCES
 from glassformer.models.gpu.kernels import attention, dropout, entropy, heads, hidden
 from glassformer.models.gpu.kernels import norm as norms
 
 ELEMENTS = 2048  # of a program that works on each by itself
 NUMBERS = 4096  # of a program that works on whole rows
-ATTENTION_BLOCK = 64
 KINDS = {
     "relu": hidden.RELU,
     "relu2": hidden.RELU2,
@@ -149,7 +149,11 @@ def _attention_sizes(q: Tensor, k: Tensor, v: Tensor) -> tuple[tuple[object, ...
     T, H, D = q.shape[1:]
     scale = D**-0.5 * attention.LOG2E.value
     assert q.stride(1) == k.stride(1) and q.stride(2) == k.stride(2) == v.stride(2) == D
-    return (scale, T, q.stride(1), v.stride(1)), (H, H // k.shape[2], D, ATTENTION_BLOCK)
+    return (scale, T, q.stride(1), v.stride(1)), (H, H // k.shape[2], D)
+
+
+def _even(T: int, blocks: attention_blocks.Blocks) -> bool:
+    return T % max(blocks.M, blocks.N) == 0
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, seed: Tensor, site: int, p: float) -> tuple[Tensor, Tensor]:
@@ -157,9 +161,11 @@ def attend(q: Tensor, k: Tensor, v: Tensor, seed: Tensor, site: int, p: float) -
     z = q.new_empty(B, T, H, D)
     lse = torch.empty(B, H, T, dtype=torch.float32, device=q.device)
     sizes, constants = _attention_sizes(q, k, v)
-    attention.attend[(B * H, -(-T // ATTENTION_BLOCK))](
-        q, k, v, z, lse, seed, site, *_chance(p), *sizes, *constants, p > 0, num_warps=4, num_stages=3
-    )
+    blocks = attention_blocks.forward(T, D)
+    attention.attend[(B * H, -(-T // blocks.M))](
+        q, k, v, z, lse, seed, site, *_chance(p), *sizes, *constants,
+        blocks.M, blocks.N, _even(T, blocks), p > 0, **blocks.options,
+    )  # fmt: skip
     return z, lse
 
 
@@ -181,20 +187,16 @@ def attend_back(
     delta = torch.empty_like(lse)
     sizes, constants = _attention_sizes(q, k, v)
     assert (dq.stride(), dk.stride(), dv.stride()) == (q.stride(), k.stride(), v.stride())
-    blocks = -(-T // ATTENTION_BLOCK)
-    attention.attend_dq[(B * H, blocks)](
-        q, k, v, z, lse, dz, delta, dq, seed, site, *_chance(p), *sizes, *constants, p > 0,
-        num_warps=4, num_stages=dq_stages(D),
+    blocks = attention_blocks.queries(T, D)
+    attention.attend_dq[(B * H, -(-T // blocks.M))](
+        q, k, v, z, lse, dz, delta, dq, seed, site, *_chance(p), *sizes, *constants,
+        blocks.M, blocks.N, _even(T, blocks), p > 0, **blocks.options,
     )  # fmt: skip
-    attention.attend_dkv[(B * k.shape[2], blocks)](
-        q, k, v, lse, dz, delta, dk, dv, seed, site, *_chance(p), *sizes, *constants, p > 0,
-        num_warps=4, num_stages=2,
+    blocks = attention_blocks.keys(T, D)
+    attention.attend_dkv[(B * k.shape[2], -(-T // blocks.N))](
+        q, k, v, lse, dz, delta, dk, dv, seed, site, *_chance(p), *sizes, *constants,
+        blocks.M, blocks.N, _even(T, blocks), p > 0, **blocks.options,
     )  # fmt: skip
-
-
-def dq_stages(head_width: int) -> int:
-    """How many blocks are loaded ahead: of wide heads fewer, or they outgrow a smaller GPU's fast memory."""
-    return 3 if head_width <= 64 else 2
 
 
 def activate(a: Tensor, kind: str, seed: Tensor, site: int, p: float) -> Tensor:
@@ -219,11 +221,10 @@ def into_gradient(scores: Tensor, targets: Tensor, entries: int, smoothing: floa
     """
     n, stride = scores.shape
     losses = torch.empty(n, dtype=torch.float32, device=scores.device)
-    lanes = min(NUMBERS, _lanes(stride))
-    # Of long rows few are under way at once: the second look at one then finds it in the cache.
-    programs = _programs(scores.device, n, each=2 if lanes == NUMBERS else 16)
-    warps = max(1, min(8, lanes // 256))
-    entropy.entropy[(programs,)](
-        scores, targets, losses, smoothing, n, stride, entries, lanes, num_warps=warps
+    lanes, tiles, warps, each = min(2048, _lanes(stride)), 5, 8, 2
+    if stride <= lanes:  # a row at once; else few are under way, and the second look finds it in the cache
+        tiles, warps, each = 1, max(1, min(8, lanes // 256)), 16
+    entropy.entropy[(_programs(scores.device, n, each),)](
+        scores, targets, losses, smoothing, n, stride, entries, lanes, tiles, smoothing > 0, num_warps=warps
     )
     return losses

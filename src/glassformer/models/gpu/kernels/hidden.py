@@ -7,6 +7,9 @@ from glassformer.models.gpu.kernels.dropout import kept
 
 RELU, RELU2, GELU, GELU_TANH, SWIGLU = (tl.constexpr(i) for i in range(5))
 _SQRT_HALF, _DENSITY = tl.constexpr(0.7071067811865476), tl.constexpr(0.3989422804014327)
+# Abramowitz and Stegun 7.1.26: erfc(x) = (t (a₁ + t (a₂ + …))) e^(−x²) with t = 1 / (1 + p x), within 1.5·10⁻⁷
+_P, _A1, _A2 = tl.constexpr(0.3275911), tl.constexpr(0.254829592), tl.constexpr(-0.284496736)
+_A3, _A4, _A5 = tl.constexpr(1.421413741), tl.constexpr(-1.453152027), tl.constexpr(1.061405429)
 _CUBE, _SLOPE = tl.constexpr(0.044715), tl.constexpr(0.7978845608028654)
 
 
@@ -19,8 +22,11 @@ def _bend(a, KIND: tl.constexpr):
         positive = tl.maximum(a, 0.0)
         return positive * positive, 2 * positive
     if KIND == GELU:
-        share = 0.5 * (1 + tl.erf(a * _SQRT_HALF))
-        return a * share, share + a * _DENSITY * tl.exp(-0.5 * a * a)
+        bell = tl.exp(-0.5 * a * a)  # both the error function and its derivative want it
+        t = 1 / (1 + _P * _SQRT_HALF * tl.abs(a))
+        tail = 0.5 * bell * t * (_A1 + t * (_A2 + t * (_A3 + t * (_A4 + t * _A5))))
+        share = tl.where(a < 0, tail, 1 - tail)
+        return a * share, share + a * _DENSITY * bell
     if KIND == GELU_TANH:
         share = tl.sigmoid(2 * _SLOPE * (a + _CUBE * a * a * a))  # ½ (1 + tanh(…))
         return a * share, share + a * share * (1 - share) * 2 * _SLOPE * (1 + 3 * _CUBE * a * a)
