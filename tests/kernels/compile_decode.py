@@ -88,6 +88,7 @@ def main() -> None:
             for products in kinds:
                 put(f"{name} {dtype} {products}")
                 made = Walk(lay_out(model, dtype), 64, 65, 16, products)
+                made._early = {"EARLY": True, "launch_pdl": True}  # as on a Hopper card
                 rows = torch.empty(64, dtype=torch.int32, device="meta")
                 for R in (1, 8, 64):
                     made.read(R, rows, rows, torch.empty(64, 64, dtype=torch.int32, device="meta"))

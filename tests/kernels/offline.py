@@ -11,7 +11,7 @@ from triton.compiler import ASTSource
 
 HOPPER, ADA = GPUTarget("cuda", 90, 32), GPUTarget("cuda", 89, 32)
 MOST_SHARED = {HOPPER: 227 << 10, ADA: 99 << 10}  # bytes of fast memory that a program may have there
-OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
+OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl"}
 TYPES = {
     torch.float32: "fp32",
     torch.float64: "fp64",

@@ -66,6 +66,6 @@ def test_tiles_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [Sampler(seed=i, top_k=20, top_p=0.8, min_p=0.02) for i in range(3)]
     right = sampling.choose(logits, rows, range(3)).tolist()
     for tile, block in ((16, 64), (512, 128)):
-        monkeypatch.setattr(choose, "TILE", tile)
+        monkeypatch.setattr(choose, "LEAST_TILE", tile)
         monkeypatch.setattr(choose, "BLOCK", block)
         assert Chooser(V, CPU).choose(logits, rows, range(3)) == right

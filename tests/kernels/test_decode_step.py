@@ -68,7 +68,11 @@ def test_bfloat16_is_the_float32_of_its_weights(products: Products) -> None:
 
 @pytest.mark.parametrize("products", KINDS)
 def test_neighbours_and_rows_make_no_difference(products: Products) -> None:
-    """Texts of unequal length, in pieces of unequal size, beside others and in other rows each time."""
+    """Texts of unequal length, in pieces of unequal size, beside others and in other rows each time.
+
+    To the bit, but for the products of tiles: here they are NumPy's, in which on some machines the last bit
+    depends on the row. Those of a GPU are held to the bit by benchmarks/decode_gpu.py.
+    """
     model = tiny_model(context=12, layers=1, heads=1)
     texts = [[(7 * i + k) % 23 for k in range(2 + 4 * i)] for i in range(3)]
     step = new_step(model, 40, products)
@@ -84,7 +88,9 @@ def test_neighbours_and_rows_make_no_difference(products: Products) -> None:
                 whose += [i] * len(some)
         for i, row in zip(whose, step.scores(pieces) if pieces else (), strict=True):
             together[i].append(row)
-    assert all(torch.equal(torch.stack(rows), one) for rows, one in zip(together, alone, strict=True))
+    for rows, one in zip(together, alone, strict=True):
+        ours = torch.stack(rows)
+        assert torch.equal(ours, one) if products == "vectors" else off_by(ours, one) < 1e-6
 
 
 @pytest.mark.parametrize("products", KINDS)

@@ -15,11 +15,14 @@ from tests.kernels.conftest import TURN
 from tests.training.small import make_trainer, weights
 from tests.training.test_fused import TEXT, fused
 
-DEVICE, HALF, TOLERANCE = ("cuda", torch.bfloat16, 3e-2) if TURN == "gpu" else ("cpu", torch.float32, 2e-5)
+DEVICE, HALF, TOLERANCE = ("cuda", torch.bfloat16, 5e-2) if TURN == "gpu" else ("cpu", torch.float32, 2e-5)
 BLOCKS: dict[str, dict[str, Any]] = {
     "the default": {"hidden_dropout": 0.1, "output_dropout": 0.1},
     "GPT-2": {
         "position": "learned", "activation": "gelu-tanh", "bias": True, "tied": True, "qk_norm": False
+    },
+    "GPT-2 without biases or dropout": {
+        "position": "learned", "activation": "gelu-tanh", "tied": True, "qk_norm": False, "dropout": 0.0
     },
     "RMSNorm, SwiGLU, grouped queries": {"norm": "rms", "activation": "swiglu", "heads": 4, "kv_heads": 2},
 }  # fmt: skip

@@ -56,9 +56,10 @@ class Sinusoidal(Position):
         angle = _angles(context, width, base)
         table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :width]
         self.register_buffer("table", table.float(), persistent=False)
+        self.scale = width**0.5  # of the embeddings
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        return x * x.shape[-1] ** 0.5 + self.table[positions]
+        return x * self.scale + self.table[positions]
 
 
 class Rotary(Position):

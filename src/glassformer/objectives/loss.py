@@ -29,7 +29,7 @@ from glassformer.models.products import add_wide_product
 from glassformer.models.tap import Tap, off
 
 NOT_SCORED = -100  # as a target: a position that has nothing to get right
-SCORES_AT_ONCE = {"cpu": 1 << 23, "cuda": 1 << 28}
+SCORES_AT_ONCE = {"cpu": 1 << 23, "cuda": 1 << 29}
 LEAST_ROWS = 512  # fewer make small products, which are slow
 
 

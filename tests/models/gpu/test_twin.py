@@ -22,6 +22,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "GPT-2": {
         "position": "learned", "activation": "gelu-tanh", "bias": True, "tied": True, "qk_norm": False
     },
+    "GPT-2 without biases": {
+        "position": "learned", "activation": "gelu-tanh", "tied": True, "qk_norm": False
+    },
     "RMSNorm and SwiGLU": {"norm": "rms", "activation": "swiglu"},
     "ReLU², grouped queries": {"activation": "relu2", "heads": 4, "kv_heads": 2, "head_width": 16},
     "sinusoidal, ReLU": {"position": "sinusoidal", "activation": "relu", "qk_norm": False},
@@ -68,6 +71,15 @@ def test_losses_and_gradients_are_those_of_the_open_pass(name: str, T: int, smoo
     assert fits(model) is None
     twin = Twin(model, torch.float32)
     assert_same(results(twin, model, T, smoothing), results(model, model, T, smoothing), 2e-5)
+
+
+def test_what_products_take_along_changes_nothing() -> None:
+    """Additions and activations inside products, or by themselves: the same losses and gradients."""
+    model = make(**VARIANTS["GPT-2 without biases"])
+    joined, apart = Twin(model, torch.float32), Twin(model, torch.float32)
+    apart.joins = False
+    assert joined.joins
+    assert_same(results(joined, model), results(apart, model), 1e-6)
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -23,7 +23,7 @@ from glassformer.generation.sampling import Sampler
 keys_kernel: Any = draw.keys_kernel
 settle_kernel: Any = draw.settle_kernel
 
-TILE, BLOCK = 1024, 4096  # tokens that one program looks at; that are looked at together
+LEAST_TILE, MOST_TILES, BLOCK = 256, 128, 4096  # tokens of a tile; tiles; tokens that are looked at together
 WARPS = 8
 SETTINGS: dict[str, tuple[torch.dtype, Sequence[int]]] = {
     "hashes": (torch.int64, (ROWS,)),
@@ -42,7 +42,8 @@ class Drawing:
         self._asked, self._vocab = asked, vocab
         # PyTorch divides by a number on a CPU, and multiplies with its inverse on a GPU.
         self._multiplies = device.type == "cuda"
-        self._tiles = -(-vocab // TILE)
+        self._tile = max(LEAST_TILE, 1 << (-(-vocab // MOST_TILES) - 1).bit_length())
+        self._tiles = -(-vocab // self._tile)
         self._samplers: list[Sampler | None] = [None] * ROWS  # whose settings stand there
         self._keys = torch.empty(ROWS, vocab, device=device)
         self._tops, self._sums, self._best, self._second = (
@@ -50,6 +51,8 @@ class Drawing:
         )
         self._tokens = torch.empty(ROWS, self._tiles, dtype=torch.int32, device=device)
         self.chosen = torch.empty(ROWS, dtype=torch.int32, device=device)
+        self._said = torch.empty(ROWS, dtype=torch.int32, pin_memory=device.type == "cuda")  # to the host
+        self._done: torch.cuda.Event | None = None
         asked.host["bys"][:] = 1.0
 
     def write(self, row: int, sampler: Sampler, position: int) -> None:
@@ -79,7 +82,7 @@ class Drawing:
             *tiles,
             V=V,
             TILES=self._tiles,
-            TILE=TILE,
+            TILE=self._tile,
             MULTIPLIES=self._multiplies,
         )
         settle_kernel[(R,)](
@@ -99,14 +102,39 @@ class Drawing:
             num_warps=WARPS,
         )
 
-    def read(self, scores: Tensor, samplers: Sequence[Sampler], positions: Sequence[int]) -> list[int]:
-        """The tokens that were chosen from scores (R, V)."""
-        chosen: list[int] = self.chosen[: len(samplers)].tolist()
-        unsure = [row for row, token in enumerate(chosen) if token < 0]
+    def tell(self) -> None:
+        """Let the host have what was chosen, when that is done."""
+        self._said.copy_(self.chosen, non_blocking=True)
+
+    def mark(self) -> None:
+        """What was launched last is what is read next."""
+        if self.chosen.is_cuda:
+            self._done = torch.cuda.Event()
+            self._done.record()
+
+    def read(
+        self,
+        scores: Tensor | None,
+        samplers: Sequence[Sampler],
+        positions: Sequence[int],
+        rows: Sequence[int],
+    ) -> list[int] | None:
+        """The tokens that were chosen for these rows, from scores (≥ R, V) if those still stand.
+
+        None: it hangs on a rounding, and the scores that could settle it are no longer there.
+        """
+        if self._done is not None:
+            self._done.synchronize()
+        said = self._said.tolist()
+        chosen = [said[row] for row in rows]
+        unsure = [i for i, token in enumerate(chosen) if token < 0]
         if unsure:
-            again = [samplers[row] for row in unsure], [positions[row] for row in unsure]
-            for row, token in zip(unsure, sampling.choose(scores[unsure], *again).tolist(), strict=True):
-                chosen[row] = token
+            if scores is None:
+                return None
+            which = [rows[i] for i in unsure]
+            again = [samplers[row] for row in which], [positions[row] for row in which]
+            for i, token in zip(unsure, sampling.choose(scores[which], *again).tolist(), strict=True):
+                chosen[i] = token
         return chosen
 
 
@@ -127,5 +155,9 @@ class Chooser:
                 self.drawing.write(row, sampler, position)
             self._asked.bring()
             self.drawing.launch(len(scores), scores)
-            chosen += self.drawing.read(scores, samplers[some], positions[some])
+            self.drawing.tell()
+            self.drawing.mark()
+            tokens = self.drawing.read(scores, samplers[some], positions[some], range(len(scores)))
+            assert tokens is not None
+            chosen += tokens
         return chosen

@@ -29,12 +29,16 @@ attend_kernel: Any = attention.attend_kernel
 Products = Literal["vectors", "tiles"]
 NO_NORM = Norm()
 MOST_INPUTS = 4096  # that a warp can keep of a row of weights
+FEW_INPUTS = 1024  # of which it can keep `TIMES` rows
 
 # Sizes that only change how fast it is. The bits depend on LANES, SPAN, INPUTS and PARTS.
-LANES, SPAN = 32, 256  # positions that are looked at together; that one program looks at
+LANES, SPAN = 64, 64  # positions that are looked at together; that one program looks at
 OUTPUTS, INPUTS = 4, 128  # of a tile of weights, vectors; as many warps as outputs
+MANY_OUTPUTS, TIMES = 1 << 14, 4  # from so many on, of the scores, a warp has so many rows of weights
 TILE_ROWS = products.ROWS.value
-TILE_OUTPUTS, TILE_INPUTS = 32, 64  # the same, tiles
+TILE_OUTPUTS, TILE_INPUTS = 16, 128  # the same, tiles
+SCORE_OUTPUTS = 64  # of a tile of scores
+TILE_STAGES = 4  # tiles of weights that are under way at once
 PARTS = 4  # into which the sums of the narrow outputs of tiles are divided
 
 
@@ -46,6 +50,9 @@ class Walk:
         self.weights, self._size = weights, size
         w, device = weights, weights.embedding.device
         self._tiled = kind == "tiles"
+        # Kernels that begin early: on Hopper cards and newer.
+        early = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+        self._early: dict[str, Any] = {"EARLY": early, **({"launch_pdl": True} if early else {})}
         between = w.dtype if self._tiled else torch.float32  # what products read
         spans = -(-w.context // SPAN)
 
@@ -75,6 +82,7 @@ class Walk:
             w.embedding_scale,
             C=w.width,
             BLOCK=_power_of_2(w.width),
+            **self._early,
         )
         if self._tiled:
             self._join(R, w.layers[0].attention_norm)
@@ -136,6 +144,7 @@ class Walk:
             BLOCK=_power_of_2(max(w.head_width, w.value_width)),
             NORM=norm.kind,
             num_warps=1,
+            **self._early,
         )
         spans = self._found.shape[2]
         attend_kernel[(R, w.heads, spans)](
@@ -155,6 +164,7 @@ class Walk:
             SPAN=SPAN,
             LANES=LANES,
             SPANS=spans,
+            **self._early,
         )
 
     def _by_vectors(
@@ -168,7 +178,8 @@ class Walk:
         picks: Tensor | None = None,
     ) -> None:
         N, K = out.shape[-1], x.shape[-1]
-        vectors_kernel[(-(-N // OUTPUTS),)](
+        times = TIMES if N >= MANY_OUTPUTS and K <= FEW_INPUTS else 1
+        vectors_kernel[(-(-N // (OUTPUTS * times)),)](
             x,
             picks,
             matrix.weight,
@@ -184,14 +195,17 @@ class Walk:
             FINISH=finish,
             BN=OUTPUTS,
             BK=INPUTS,
+            TIMES=times,
             num_warps=OUTPUTS,
+            **self._early,
         )
 
     def _by_tiles(self, R: int, h: Tensor, matrix: Matrix, out: Tensor, finish: str = "store") -> None:
         N, K = out.shape[-1], h.shape[-1]
+        outputs = SCORE_OUTPUTS if N >= MANY_OUTPUTS else TILE_OUTPUTS
         tiles = -(-K // TILE_INPUTS)
         part = TILE_INPUTS * (-(-tiles // PARTS) if finish == "part" else tiles)
-        tiles_kernel[(-(-N // TILE_OUTPUTS), -(-R // TILE_ROWS), PARTS if finish == "part" else 1)](
+        tiles_kernel[(-(-N // outputs), -(-R // TILE_ROWS), PARTS if finish == "part" else 1)](
             h,
             matrix.weight,
             None if finish == "part" else matrix.bias,
@@ -202,9 +216,11 @@ class Walk:
             FINISH=finish,
             STRIDE=self._parts.stride(0),
             PART=part,
-            BN=TILE_OUTPUTS,
+            BN=outputs,
             BK=TILE_INPUTS,
             PRECISION="ieee",
+            num_stages=TILE_STAGES,
+            **self._early,
         )
 
     def _join(self, R: int, norm: Norm, matrix: Matrix | None = None, picks: Tensor | None = None) -> None:
@@ -224,6 +240,7 @@ class Walk:
             STRIDE=self._parts.stride(0),
             S=0 if matrix is None else PARTS,
             NORM=norm.kind,
+            **self._early,
         )
 
 

@@ -21,14 +21,25 @@ class Blocks:
         return {"num_warps": self.warps, "num_stages": self.stages, **most}
 
 
+LONG, TALL = 512, 128  # from so many positions on, blocks of so many queries are worth it
+
+
 def forward(T: int, D: int) -> Blocks:
+    if _is_long(T, D):
+        return Blocks(TALL, 64, 4, 3)
     return Blocks(64, 64, 4, 3)
 
 
 def queries(T: int, D: int) -> Blocks:
-    """For the gradient of queries. Of wide heads less is loaded ahead, or a smaller GPU's memory is outgrown."""
-    return Blocks(64, 64, 4, 3 if D <= 64 else 2)
+    """For the gradient of queries. Of wide heads less is loaded ahead, or they outgrow a smaller GPU."""
+    if _is_long(T, D):
+        return Blocks(TALL, 64, 8, 3, registers=128)
+    return Blocks(64, 32, 4, 3) if D <= 64 else Blocks(64, 64, 4, 2)
 
 
 def keys(T: int, D: int) -> Blocks:
-    return Blocks(64, 64, 4, 2)
+    return Blocks(32, 64, 4, 3) if D <= 64 else Blocks(64, 64, 4, 2)
+
+
+def _is_long(T: int, D: int) -> bool:
+    return T >= LONG and T % TALL == 0 and D <= 64

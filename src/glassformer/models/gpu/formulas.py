@@ -39,6 +39,46 @@ def drop(x: Tensor, seed: Tensor, site: int, p: float) -> Tensor:
     return torch.where(kept(tuple(x.shape), seed, site, p), x.float() / (1 - p), 0.0).to(x.dtype)
 
 
+# Embeddings
+
+
+def embed(ids: Tensor, table: Tensor, places: Tensor | None, scale: float, dtype: torch.dtype) -> Tensor:
+    """Rows (n, C) of the table for ids (B, T), · scale, + the places (T, C) of their positions."""
+    x = table[ids] * scale
+    if places is not None:
+        x = x + places
+    return x.flatten(0, 1).to(dtype)
+
+
+def embed_back(dx: Tensor, ids: Tensor, gradient: Tensor, scale: float) -> None:
+    """Add the gradient dx (n, C) of the rows of ids (B, T) to that of the table (V, C)."""
+    gradient.index_add_(0, ids.flatten(), dx.float() * scale)
+
+
+# Products with something behind them
+
+
+def joins_products(device: torch.device) -> bool:
+    """Whether the three below save anything over their pieces. (Formulas save nothing, but can all.)"""
+    return True
+
+
+def product_onto(x: Tensor, w: Tensor, onto: Tensor | None) -> Tensor:
+    """x (n, K) wᵀ (N, K) on top of what is there (n, N)."""
+    return x @ w.t() if onto is None else torch.addmm(onto, x, w.t())
+
+
+def gelu_product(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """x wᵀ, and its gelu (by tanh)."""
+    before = x @ w.t()
+    return before, _hidden(before.float(), "gelu-tanh").to(x.dtype)
+
+
+def gelu_product_back(dy: Tensor, w: Tensor, before: Tensor) -> Tensor:
+    """dy (n, N) w (N, K), times the derivative of gelu at `before` (n, K)."""
+    return activate_back(dy @ w, before, "gelu-tanh", dy.new_zeros(()), 0, 0.0)
+
+
 # Norm, with the residual connection before it
 
 
@@ -248,3 +288,11 @@ def _hidden(a: Tensor, kind: str) -> Tensor:
             gate, linear = a.chunk(2, dim=-1)
             return F.silu(gate) * linear
     raise ValueError(kind)
+
+
+# All gradients side by side
+
+
+def tame(vector: Tensor, factor: Tensor, broken: Tensor) -> None:
+    """vector · factor, or nothing where the step is broken (> 0), whatever stands there."""
+    vector.mul_(factor).masked_fill_(broken > 0, 0.0)

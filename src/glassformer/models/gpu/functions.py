@@ -66,6 +66,39 @@ class Heads:
         return self.norm is None and self.cos is None
 
 
+class Embedding(Function):
+    """ids (B, T) to rows (n, C) in the type of the pass; see `formulas.embed`."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        ids: Tensor,
+        table: Tensor,
+        places: Tensor | None,
+        scale: float,
+        dtype: torch.dtype,
+        ops: ModuleType,
+    ) -> Tensor:
+        ctx.save_for_backward(ids)
+        ctx.how = table, None if places is None else places.shape, scale, ops
+        return ops.embed(ids, table, None if places is None else places[: ids.shape[1]], scale, dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *above: Tensor) -> Gradients:  # type: ignore[override]
+        (ids,) = ctx.saved_tensors
+        table, of_places, scale, ops = ctx.how
+        dx, T = above[0].contiguous(), ids.shape[1]
+        dtable = dplaces = None
+        if ctx.needs_input_grad[1]:
+            dtable = torch.zeros_like(table) if table.grad is None else None
+            ops.embed_back(dx, ids, table.grad if dtable is None else dtable, scale)
+        if ctx.needs_input_grad[2]:
+            dplaces = dx.new_zeros(of_places, dtype=torch.float32)
+            torch.sum(dx.unflatten(0, (-1, T)), 0, dtype=torch.float32, out=dplaces[:T])
+        return None, dtable, dplaces, None, None, None
+
+
 class JoinedNorm(Function):
     """(update, stream) to (new stream, its norm); see `formulas.norm`."""
 
@@ -119,15 +152,67 @@ class Linear(Function):
         x, copy = ctx.saved_tensors
         dy = above[0].contiguous()
         dbias = dy.sum(dim=0, dtype=torch.float32) if ctx.biased else None
-        return dy @ copy, _of_weight(ctx, dy, x), dbias, None, None
+        dweight = _of_weight(ctx.weight, dy, x) if ctx.needs_input_grad[1] else None
+        return dy @ copy, dweight, dbias, None, None
 
 
-def _of_weight(ctx: Any, dy: Tensor, x: Tensor) -> Tensor | None:
-    if not ctx.needs_input_grad[1]:
-        return None
-    if ctx.weight.grad is None:
+class LinearOnto(Function):
+    """x Wᵀ on top of the stream, in one product."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, x: Tensor, weight: Tensor, copy: Tensor, stream: Tensor, ops: ModuleType
+    ) -> Tensor:
+        ctx.save_for_backward(x, copy)
+        ctx.weight = weight
+        return ops.product_onto(x, copy, stream)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *above: Tensor) -> Gradients:  # type: ignore[override]
+        x, copy = ctx.saved_tensors
+        dy = above[0].contiguous()
+        dweight = _of_weight(ctx.weight, dy, x) if ctx.needs_input_grad[1] else None
+        return dy @ copy, dweight, None, dy, None
+
+
+class GeluNet(Function):
+    """gelu(h Uᵀ) Dᵀ, on top of the stream if it is given: the activation and its derivative are done inside
+    the products before and behind it."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        h: Tensor,
+        up: Tensor,
+        down: Tensor,
+        up_copy: Tensor,
+        down_copy: Tensor,
+        stream: Tensor | None,
+        ops: ModuleType,
+    ) -> Tensor:
+        before, after = ops.gelu_product(h, up_copy)
+        ctx.save_for_backward(h, before, after, up_copy, down_copy)
+        ctx.how = up, down, stream is not None, ops
+        return ops.product_onto(after, down_copy, stream)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *above: Tensor) -> Gradients:  # type: ignore[override]
+        h, before, after, up_copy, down_copy = ctx.saved_tensors
+        up, down, joined, ops = ctx.how
+        dy = above[0].contiguous()
+        dbefore = ops.gelu_product_back(dy, down_copy, before)
+        ddown = _of_weight(down, dy, after) if ctx.needs_input_grad[2] else None
+        dup = _of_weight(up, dbefore, h) if ctx.needs_input_grad[1] else None
+        return dbefore @ up_copy, dup, ddown, None, None, dy if joined else None, None
+
+
+def _of_weight(weight: Tensor, dy: Tensor, x: Tensor) -> Tensor | None:
+    """The gradient of x Wᵀ by W: added to the one there is, or else returned."""
+    if weight.grad is None:
         return wide_product(dy.t(), x)
-    add_wide_product(ctx.weight.grad, dy.t(), x)
+    add_wide_product(weight.grad, dy.t(), x)
     return None
 
 

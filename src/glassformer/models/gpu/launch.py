@@ -1,4 +1,5 @@
-"""The functions of formulas.py by own kernels: the same names and arguments. Tensors are contiguous.
+"""The functions of formulas.py by own kernels, products by cuBLASLt: the same names and arguments. Tensors
+are contiguous.
 
 How many warps and rows a program gets follows from sizes alone, never from a trial: else the order of sums,
 and with it every bit, would follow the clock.
@@ -9,16 +10,21 @@ Letters: as in formulas.py.
 # pyright: reportIndexIssue=false
 # (a kernel is called by kernel[programs](…), which types know of where Triton is installed)
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
-from glassformer.models.gpu import attention_blocks
+from glassformer.models.gpu import attention_blocks, blaslt, formulas
 from glassformer.models.gpu.formulas import CHANCES
-from glassformer.models.gpu.kernels import attention, dropout, entropy, heads, hidden
+from glassformer.models.gpu.kernels import attention, dropout, embedding, entropy, heads, hidden, vectors
 from glassformer.models.gpu.kernels import norm as norms
+from glassformer.models.products import wide_product
 
 ELEMENTS = 2048  # of a program that works on each by itself
 NUMBERS = 4096  # of a program that works on whole rows
+FEW_ENTRIES = 512  # of a table whose gradient is a product
+WIDE = 2048  # hidden units from which on products that bend save more than they cost
 KINDS = {
     "relu": hidden.RELU,
     "relu2": hidden.RELU2,
@@ -40,9 +46,46 @@ def _chance(p: float) -> tuple[int, float]:
     return round(p * CHANCES), 1 / (1 - p)
 
 
+@cache
+def _no_seed(device: torch.device) -> Tensor:
+    """For what drops nothing."""
+    return torch.zeros((), dtype=torch.int64, device=device)
+
+
 def _lanes(n: int) -> int:
     """The next power of two."""
     return 1 << (n - 1).bit_length()
+
+
+def embed(ids: Tensor, table: Tensor, places: Tensor | None, scale: float, dtype: torch.dtype) -> Tensor:
+    n, C = ids.numel(), table.shape[1]
+    lanes = _lanes(C)
+    rows = max(1, NUMBERS // lanes)
+    x = torch.empty(n, C, dtype=dtype, device=table.device)
+    sizes = (n, ids.shape[1], C, lanes, rows, places is not None)
+    embedding.embed[(-(-n // rows),)](ids.contiguous(), table, places, x, scale, *sizes)
+    return x
+
+
+def embed_back(dx: Tensor, ids: Tensor, gradient: Tensor, scale: float) -> None:
+    """Of a small table by a product with ones and zeros; of a large one by the sorted positions of each row."""
+    (V, C), flat = gradient.shape, ids.flatten()
+    if V <= FEW_ENTRIES:
+        entries = torch.arange(V + -V % 8, device=dx.device)
+        chosen = (flat[:, None] == entries).to(dx.dtype)
+        gradient.add_(wide_product(chosen.t(), dx)[:V], alpha=scale)
+        return
+    values, order = torch.sort(flat.int(), stable=True)
+    entries = torch.arange(V + 1, dtype=torch.int32, device=dx.device)
+    starts = torch.searchsorted(values, entries, out_int32=True)
+    columns = min(128, _lanes(C))
+    programs = (_programs(dx.device, V), -(-C // columns))
+    embedding.embed_back[programs](dx, starts, order, gradient, scale, V, C, columns, 8, 64, num_warps=4)
+
+
+def tame(vector: Tensor, factor: Tensor, broken: Tensor) -> None:
+    n = vector.numel()
+    vectors.tame[(-(-n // ELEMENTS),)](vector, factor, broken, n, ELEMENTS)
 
 
 def drop(x: Tensor, seed: Tensor, site: int, p: float) -> Tensor:
@@ -51,6 +94,28 @@ def drop(x: Tensor, seed: Tensor, site: int, p: float) -> Tensor:
     y, n = torch.empty_like(x), x.numel()
     dropout.drop[(-(-n // ELEMENTS),)](x, y, seed, site, *_chance(p), n, ELEMENTS)
     return y
+
+
+def joins_products(device: torch.device) -> bool:
+    """Whether cuBLASLt is there; without a GPU, in Triton's interpreter, products are formulas."""
+    return device.type != "cuda" or blaslt.missing() is None
+
+
+def product_onto(x: Tensor, w: Tensor, onto: Tensor | None) -> Tensor:
+    return (blaslt if x.is_cuda else formulas).product_onto(x, w, onto)
+
+
+def gelu_product(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    if x.is_cuda and len(w) >= WIDE:
+        return blaslt.gelu_product(x, w)
+    before = x @ w.t()
+    return before, activate(before, "gelu-tanh", _no_seed(x.device), 0, 0.0)
+
+
+def gelu_product_back(dy: Tensor, w: Tensor, before: Tensor) -> Tensor:
+    if dy.is_cuda and before.shape[1] >= WIDE:
+        return blaslt.gelu_product_back(dy, w, before)
+    return activate_back(dy @ w, before, "gelu-tanh", _no_seed(dy.device), 0, 0.0)
 
 
 def norm(
@@ -91,12 +156,12 @@ def norm_back(
     p: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     n, C = s.shape
-    lanes, programs = _lanes(C), _programs(s.device, n)
+    lanes, programs = _lanes(C), _programs(s.device, n, each=32 if C > 512 else 8)
     dx = torch.empty_like(s)
     du = torch.empty_like(s) if p else dx
     gains, shifts = torch.empty(2, programs, C, dtype=torch.float32, device=s.device)
     flags = (ds is not None, p > 0, centred, shifted)
-    warps = max(1, min(8, lanes // 512))
+    warps = max(1, min(8, lanes // 1024))
     norms.norm_back[(programs,)](
         dy, ds, s, gain, mean, rstd, dx, du, gains, shifts, seed, site, *_chance(p), n, C, lanes, *flags,
         num_warps=warps,
@@ -221,7 +286,7 @@ def into_gradient(scores: Tensor, targets: Tensor, entries: int, smoothing: floa
     """
     n, stride = scores.shape
     losses = torch.empty(n, dtype=torch.float32, device=scores.device)
-    lanes, tiles, warps, each = min(2048, _lanes(stride)), 5, 8, 2
+    lanes, tiles, warps, each = min(2048, _lanes(stride)), 5, 8, 3
     if stride <= lanes:  # a row at once; else few are under way, and the second look finds it in the cache
         tiles, warps, each = 1, max(1, min(8, lanes // 256)), 16
     entropy.entropy[(_programs(scores.device, n, each),)](

@@ -1,11 +1,13 @@
 """The fused twin of a language model's forward pass, made from the same parameters.
 
 It is called like the model, and gives what the model gives. With a tap it is the model: whoever looks inside
-gets the open pass. Embedding, positions and short convolutions are the model's own modules; from there on the
-stream is in half precision, a residual connection is done by the norm behind it, and nothing between two
-products is written to memory twice.
+gets the open pass. Short convolutions are the model's own modules, and so are embeddings below one. The
+stream is in half precision, and nothing between two products is written to memory twice.
 
     embed ──► norm ──► qkv ──► turn, attend ──► W_O ──► + norm ──► up ──► activate ──► down ──► + norm ──► …
+
+The + of a residual connection is done by the norm behind it if there is dropout in between, else by the
+product before it, where a library for that is there (blaslt.py).
 
 Letters: B batch, T positions, C model width, n rows (all positions of a batch).
 """
@@ -21,9 +23,12 @@ from glassformer.models.gpu.functions import (
     Activate,
     CausalAttention,
     Chance,
+    Embedding,
+    GeluNet,
     Heads,
     JoinedNorm,
     Linear,
+    LinearOnto,
     NormKind,
     drop,
     operations,
@@ -31,7 +36,7 @@ from glassformer.models.gpu.functions import (
 from glassformer.models.gpu.loss import own_entropy
 from glassformer.models.layers import ACTIVATIONS, MLP, GatedMLP, LayerNorm, RMSNorm
 from glassformer.models.model import LanguageModel, Readout, scores
-from glassformer.models.position import Rotary
+from glassformer.models.position import Learned, Rotary, Sinusoidal
 from glassformer.models.shift import Unshifted
 from glassformer.models.state import State
 from glassformer.models.tap import Tap, off
@@ -46,6 +51,7 @@ class Twin:
         self.model, self.stack, self.dtype = model, model.stack, dtype
         device = next(model.parameters()).device
         self.operations = operations(device)
+        self.joins = self.operations.joins_products(device)
         self.seed = torch.zeros((), dtype=torch.int64, device=device)
         linears = [layer for block in self.stack.blocks for layer in _linears(block)]
         own: list[Tensor] = [p for layer in linears for p in layer.parameters()]
@@ -79,12 +85,9 @@ class Twin:
             raise ValueError(f"{T} tokens are more than the context of {stack.context}")
         with torch.no_grad():
             torch._foreach_copy_(self.copies, self.originals)  # type: ignore[attr-defined]
-        positions = torch.arange(T, device=ids.device)[None]  # (1, T)
         chance = _Sites(self.seed)
         with torch.autocast(ids.device.type, enabled=False):
-            x = stack.position.embed(stack.embedding(ids), positions)
-            x = stack.shift(x, stack.mask, None)
-            u = drop(x.to(self.dtype).flatten(0, 1), chance(stack.dropout.p), ops)  # (n, C)
+            u = drop(self._embed(ids), chance(stack.dropout.p), ops)  # (n, C)
             stream: Tensor | None = None
             left_out = 0.0  # share of the update u that the next norm drops
             for block in stack.blocks:
@@ -92,19 +95,46 @@ class Twin:
                 p = block.dropout.p
                 stream, h = self._norm(block.attention_norm, u, stream, chance(left_out))
                 h = self._shifted(block.attention_shift, h, B)
-                u = self._attention(block.attention, h, B, chance)
+                u, stream = self._attention(block.attention, h, B, chance, stream, p)
                 stream, h = self._norm(block.mlp_norm, u, stream, chance(p))
                 h = self._shifted(block.mlp_shift, h, B)
-                u = self._mlp(block.mlp, h, chance)
+                u, stream = self._mlp(block.mlp, h, chance, stream, p)
                 left_out = p
             _, h = self._norm(stack.norm, u, stream, chance(left_out))
             h = drop(h, chance(self.model.dropout.p), ops)
         return h.view(B, T, -1)
 
+    def _embed(self, ids: Tensor) -> Tensor:
+        """Where the stream begins (n, C)."""
+        stack, position = self.stack, self.stack.position
+        assert isinstance(stack.embedding, nn.Embedding)
+        if not isinstance(stack.shift, Unshifted):
+            positions = torch.arange(ids.shape[1], device=ids.device)[None]  # (1, T)
+            x = stack.shift(position.embed(stack.embedding(ids), positions), stack.mask, None)
+            return x.to(self.dtype).flatten(0, 1)
+        places, scale = None, 1.0
+        if isinstance(position, Learned):
+            places = position.weight
+        elif isinstance(position, Sinusoidal):
+            places, scale = position.table, position.scale
+        return Embedding.apply(ids, stack.embedding.weight, places, scale, self.dtype, self.operations)
+
     def _linear(self, layer: nn.Linear, x: Tensor) -> Tensor:
         bias = layer.bias
         copies = self._copy_of[id(layer.weight)], None if bias is None else self._copy_of[id(bias)]
         return Linear.apply(x, layer.weight, bias, *copies)
+
+    def _onto(self, layer: nn.Linear, x: Tensor, stream: Tensor, p: float) -> tuple[Tensor, Tensor | None]:
+        """What a layer adds, and the stream it is still to be added to; or the new stream, and None."""
+        if not self._joins(p, layer):
+            return self._linear(layer, x), stream
+        copy = self._copy_of[id(layer.weight)]
+        return LinearOnto.apply(x, layer.weight, copy, stream, self.operations), None
+
+    def _joins(self, p: float, *layers: nn.Linear) -> bool:
+        """Whether nothing stands between these products and what they are joined with, and sizes fit."""
+        sizes = [size for layer in layers for size in layer.weight.shape]
+        return self.joins and not p and all(x.bias is None for x in layers) and not any(n % 8 for n in sizes)
 
     def _norm(
         self, norm: nn.Module, u: Tensor, stream: Tensor | None, chance: Chance
@@ -118,7 +148,9 @@ class Twin:
             return h
         return shift(h.unflatten(0, (B, -1)), self.stack.mask, None).to(h.dtype).flatten(0, 1)
 
-    def _attention(self, attention: nn.Module, h: Tensor, B: int, chance: "_Sites") -> Tensor:
+    def _attention(
+        self, attention: nn.Module, h: Tensor, B: int, chance: "_Sites", stream: Tensor, p: float
+    ) -> tuple[Tensor, Tensor | None]:
         assert isinstance(attention, Attention)
         qkv = self._linear(attention.qkv, h).unflatten(0, (B, -1))  # (B, T, (H + 2 K) · D)
         normed = isinstance(attention.qk_norm, (LayerNorm, RMSNorm))
@@ -130,14 +162,23 @@ class Twin:
         heads = Heads(attention.heads, attention.kv_heads, attention.head_width, kind, *tables)
         gain = attention.qk_norm.gamma if normed else None
         z = CausalAttention.apply(qkv, gain, heads, chance(attention.dropout), self.operations)
-        return self._linear(attention.out, z.flatten(0, 1))
+        return self._onto(attention.out, z.flatten(0, 1), stream, p)
 
-    def _mlp(self, mlp: MLP | GatedMLP, h: Tensor, chance: "_Sites") -> Tensor:
+    def _mlp(
+        self, mlp: MLP | GatedMLP, h: Tensor, chance: "_Sites", stream: Tensor, p: float
+    ) -> tuple[Tensor, Tensor | None]:
         kind = "swiglu"
         if not isinstance(mlp, GatedMLP):
             kind = next(name for name, function in ACTIVATIONS.items() if function is mlp.activation)
-        hidden = Activate.apply(self._linear(mlp.up, h), kind, chance(mlp.dropout.p), self.operations)
-        return self._linear(mlp.down, hidden)
+        dropped = chance(mlp.dropout.p)
+        if kind == "gelu-tanh" and self._joins(dropped.p, mlp.up, mlp.down):
+            weights = mlp.up.weight, mlp.down.weight
+            copies = (self._copy_of[id(w)] for w in weights)
+            onto = None if p else stream
+            u = GeluNet.apply(h, *weights, *copies, onto, self.operations)
+            return u, stream if p else None
+        hidden = Activate.apply(self._linear(mlp.up, h), kind, dropped, self.operations)
+        return self._onto(mlp.down, hidden, stream, p)
 
 
 class _Sites:

@@ -14,6 +14,7 @@ from torch.optim import AdamW
 
 from glassformer.config.training import TrainingConfig
 from glassformer.core.device import Precision
+from glassformer.models.gpu.functions import operations
 from glassformer.models.roles import Role, roles
 from glassformer.training.device.gradients import FlatGradients
 from glassformer.training.device.muon import DeviceMuon
@@ -32,6 +33,7 @@ class DeviceUpdates(Updates):
         inner = [p for kind, p in trained if kind == Role.MATRIX]
         self.gradients = FlatGradients([*inner, *(p for kind, p in trained if kind != Role.MATRIX)])
         device = self.gradients.vector.device
+        self.operations = operations(device)
         self.broken = torch.zeros((), device=device)  # 1: since some step the host has not yet read
         self.factor = torch.ones((), device=device)  # of all learning rates, in this step
         self.optimizers = [
@@ -62,9 +64,10 @@ class DeviceUpdates(Updates):
         vector = self.gradients.vector
         norm = torch.linalg.vector_norm(vector)
         torch.maximum(self.broken, (~(norm + loss).isfinite()).float(), out=self.broken)
+        factor = torch.ones_like(norm)
         if self.config.clip:
-            vector.mul_((self.config.clip / (norm + 1e-6)).clamp(max=1.0))
-        vector.masked_fill_(self.broken > 0, 0.0)
+            factor = (self.config.clip / (norm + 1e-6)).clamp(max=1.0)
+        self.operations.tame(vector, factor, self.broken)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 torch.mul(self.factor, group["base_lr"], out=group["lr"])

@@ -11,6 +11,8 @@ Letters: R rows, H heads, K key-value heads, D head width, E value width, P posi
 import triton
 import triton.language as tl
 
+from glassformer.generation.gpu.kernels.functions import begin, wait
+
 FLOOR = tl.constexpr(-1e30)  # below any score, and a number: the best of lanes without one
 
 
@@ -37,14 +39,17 @@ def attend_kernel(
     SPAN: tl.constexpr,
     LANES: tl.constexpr,
     SPANS: tl.constexpr,
+    EARLY: tl.constexpr = False,
 ):
     """z (R, H, E) = softmax(q kᵀ) v of scaled queries q (R, H, D), over the positions up to each row's own.
 
     `slopes` (H) lower scores by distance; with a WINDOW only that many positions are seen. `found`
     (R, H, SPANS, E + 2) is where spans leave their sums, `arrived` (R, H) counts them and is zero in between.
     """
+    begin(EARLY)
     row, head, span = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     end = tl.load(tokens_at + row) + 1
+    wait(EARLY)
     least = end * 0
     if WINDOW > 0:
         least = tl.maximum(end - WINDOW, 0)

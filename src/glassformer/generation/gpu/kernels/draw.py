@@ -4,7 +4,9 @@
                       the vocabulary the best score, the sum of e to (score − best), the best two keys
     2  settle_kernel  the token with the best key of all. Without filters that is it. Else: is it among the k
                       best, within a share of p, above min_p? What is better than it is counted and added up.
-                      If it is not, only what is better can be: the best key of those, and again
+                      If it is not, only what is better can be: the best key of those, and again. With top-k
+                      it starts with fewer: k tiles have scores as good as the k-th best of the tiles' best
+                      ones, so what is below that is not among the k best
 
 PyTorch adds up probabilities in float32, in an order of its own, and keys are kept here in float32. Where the
 choice hangs on such a rounding, the answer is UNSURE, and sampling.py has to be asked: so the two never
@@ -133,8 +135,29 @@ def settle_kernel(
     others = tl.where(tl.load(best_tokens + place, there, V) == token, second, tile_best)
     close = tl.max(others) > key - (CLOSE + CLOSE_SHARE * tl.abs(key))
     free = is_greedy | ((k >= V) & (p >= 1.0) & (least_share <= 0.0))
+    limited = (k <= TILES) & (k < V) & ~free
     answer = tl.where(free, token, OPEN)
-    answer = tl.where(strange | (close & ~is_greedy), UNSURE, answer)
+    answer = tl.where(strange | (close & ~is_greedy & ~limited), UNSURE, answer)
+
+    # With top-k, the best of those that may be among the k best
+    limited &= answer == OPEN
+    rank = tl.sum(((tile_tops[None, :] > tile_tops[:, None]) & limited).to(tl.int32), 1)
+    bound = tl.min(tl.where((rank < k) & there, tile_tops, float("inf")))
+    first, next_best = tl.full((BLOCK,), NOTHING, tl.float32), tl.full((BLOCK,), NOTHING, tl.float32)
+    whose = tl.full((BLOCK,), V, tl.int32)
+    for start in range(0, tl.where(limited, V, 0), BLOCK):
+        n = start + i
+        score = tempered(tl.load(logits + n, n < V, NOTHING), by, MULTIPLIES)
+        rival = tl.where(score >= bound, tl.load(keys + n, (n < V) & (score >= bound), NOTHING), NOTHING)
+        next_best = tl.maximum(next_best, tl.minimum(first, rival))
+        whose = tl.where(rival > first, n, whose)
+        first = tl.maximum(first, rival)
+    if limited:
+        key = tl.max(first)
+        token = tl.min(tl.where(first == key, whose, V))
+        second_key = tl.max(tl.where(whose == token, next_best, first))
+        close = (key == NOTHING) | (second_key > key - (CLOSE + CLOSE_SHARE * tl.abs(key)))
+        answer = tl.where(close, UNSURE, OPEN)
 
     # With both top-k and top-p, p is a share of what top-k leaves: the k-th best score, by halving
     both = (answer == OPEN) & (k < V) & (p < 1.0)

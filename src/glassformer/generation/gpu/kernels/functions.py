@@ -1,7 +1,27 @@
-"""What kernels are made of: activations, and the numbers by which a norm changes a row."""
+"""What kernels are made of: activations, norms of a row, and how one waits for the one before it.
+
+A kernel may begin before the one in front of it has ended (programmatic dependent launch): it loads what no
+kernel of a step writes (weights, positions, page tables), then waits, then reads what that one has written.
+Every program of a kernel waits, so who has waited knows that all kernels before are done.
+"""
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+
+@triton.jit
+def begin(EARLY: tl.constexpr):
+    """Let the next kernel begin where it can."""
+    if EARLY:
+        gdc_launch_dependents()
+
+
+@triton.jit
+def wait(EARLY: tl.constexpr):
+    """Until all kernels before this one are done."""
+    if EARLY:
+        gdc_wait()
 
 
 @triton.jit

@@ -6,7 +6,7 @@ Letters: R rows, H heads, K key-value heads, D head width, E value width, P posi
 import triton
 import triton.language as tl
 
-from glassformer.generation.gpu.kernels.functions import normalised
+from glassformer.generation.gpu.kernels.functions import begin, normalised, wait
 
 
 @triton.jit
@@ -39,16 +39,19 @@ def heads_kernel(
     P: tl.constexpr,
     TABLE: tl.constexpr,
     NORM: tl.constexpr,
+    EARLY: tl.constexpr = False,
 ):
     """One head's query, key or value of one row (R, H D + K D + K E): the heads in this order.
 
     Queries and keys are normed and turned; queries get the scale of the scores. `tokens_at` (R) are the
     positions, `tables` (R, TABLE) the pages of a row's text, (pages, K, P, D or E) what is in them.
     """
+    begin(EARLY)
     row, head = tl.program_id(0), tl.program_id(1)
     source = qkv + row * (H * D + K * D + K * E)
     at, i = tl.load(tokens_at + row), tl.arange(0, BLOCK)
     page = tl.load(tables + row * TABLE + at // P).to(tl.int64)
+    wait(EARLY)
     if head < H + K:
         there = i < D
         x = tl.load(source + head * D + i, there, 0.0)

@@ -25,7 +25,7 @@ Letters: R rows, K inputs, N outputs.
 import triton
 import triton.language as tl
 
-from glassformer.generation.gpu.kernels.functions import activated, silu
+from glassformer.generation.gpu.kernels.functions import activated, begin, silu, wait
 
 ROWS = tl.constexpr(16)  # of a tile
 
@@ -47,32 +47,37 @@ def vectors_kernel(
     FINISH: tl.constexpr,
     BN: tl.constexpr,
     BK: tl.constexpr,
+    TIMES: tl.constexpr = 1,
+    EARLY: tl.constexpr = False,
 ):
     """Some outputs of R rows of x (R, K), or of those that `picks` names.
 
-    Tiles are BN rows of weights, one for each warp, by BK inputs. x is read by each warp for itself, so that
-    no warp waits for another.
+    Tiles are BN rows of weights, one for each warp, by BK inputs; a warp has TIMES such rows. x is read by
+    each warp for itself, so that no warp waits for another.
     """
+    begin(EARLY)
     TILES: tl.constexpr = (K + BK - 1) // BK
-    n = tl.program_id(0) * BN + tl.arange(0, BN)
     lane = tl.arange(0, BK)[None, :] + tl.zeros((BN, 1), tl.int32)
-    weights, linear, gains, shifts = (), (), (), ()
-    for j in tl.static_range(TILES):
+    weights, linear, gains, shifts, added, linear_added = (), (), (), (), (), ()
+    for i in tl.static_range(TIMES):
+        n = (tl.program_id(0) * TIMES + i) * BN + tl.arange(0, BN)
+        for j in tl.static_range(TILES):
+            k = j * BK + lane
+            there = (n < N)[:, None] & (k < K)
+            start = weight + n[:, None].to(tl.int64) * K + k
+            weights = weights + (tl.load(start, there, 0.0),)
+            if FINISH == "swiglu":
+                linear = linear + (tl.load(start + N * K, there, 0.0),)
+        if bias is not None:
+            added = added + (tl.load(bias + n, n < N, 0.0),)
+            if FINISH == "swiglu":
+                linear_added = linear_added + (tl.load(bias + N + n, n < N, 0.0),)
+    for j in tl.static_range(TILES if NORM != "none" else 0):
         k = j * BK + lane
-        there = (n < N)[:, None] & (k < K)
-        start = weight + n[:, None].to(tl.int64) * K + k
-        weights = weights + (tl.load(start, there, 0.0),)
-        if FINISH == "swiglu":
-            linear = linear + (tl.load(start + N * K, there, 0.0),)
-        if NORM != "none":
-            gains = gains + (tl.load(gamma + k, k < K, 0.0),)
-            if beta is not None:
-                shifts = shifts + (tl.load(beta + k, k < K, 0.0),)
-    added, linear_added = tl.zeros((BN,), tl.float32), tl.zeros((BN,), tl.float32)
-    if bias is not None:
-        added = tl.load(bias + n, n < N, 0.0)
-        if FINISH == "swiglu":
-            linear_added = tl.load(bias + N + n, n < N, 0.0)
+        gains = gains + (tl.load(gamma + k, k < K, 0.0),)
+        if beta is not None:
+            shifts = shifts + (tl.load(beta + k, k < K, 0.0),)
+    wait(EARLY)
     for row in range(R):
         source = row if picks is None else tl.load(picks + row)
         xs = ()
@@ -99,21 +104,28 @@ def vectors_kernel(
                     value += shifts[j]
                 scaled = scaled + (value,)
             xs = scaled
-        total = weights[0].to(tl.float32) * xs[0]
-        for j in tl.static_range(1, TILES):
-            total += weights[j].to(tl.float32) * xs[j]
-        y = tl.sum(total, 1) + added
-        place = out + row * N + n
-        if FINISH == "swiglu":
-            total = linear[0].to(tl.float32) * xs[0]
+        for i in tl.static_range(TIMES):
+            n = (tl.program_id(0) * TIMES + i) * BN + tl.arange(0, BN)
+            total = weights[i * TILES].to(tl.float32) * xs[0]
             for j in tl.static_range(1, TILES):
-                total += linear[j].to(tl.float32) * xs[j]
-            y = silu(y) * (tl.sum(total, 1) + linear_added)
-        elif FINISH == "add":
-            y += tl.load(place, n < N, 0.0)
-        elif FINISH != "store":
-            y = activated(y, FINISH)
-        tl.store(place, y, n < N)
+                total += weights[i * TILES + j].to(tl.float32) * xs[j]
+            y = tl.sum(total, 1)
+            if bias is not None:
+                y += added[i]
+            place = out + row * N + n
+            if FINISH == "swiglu":
+                total = linear[i * TILES].to(tl.float32) * xs[0]
+                for j in tl.static_range(1, TILES):
+                    total += linear[i * TILES + j].to(tl.float32) * xs[j]
+                gated = tl.sum(total, 1)
+                if bias is not None:
+                    gated += linear_added[i]
+                y = silu(y) * gated
+            elif FINISH == "add":
+                y += tl.load(place, n < N, 0.0)
+            elif FINISH != "store":
+                y = activated(y, FINISH)
+            tl.store(place, y, n < N)
 
 
 @triton.jit(do_not_specialize=["R"])
@@ -131,14 +143,17 @@ def tiles_kernel(
     BN: tl.constexpr,
     BK: tl.constexpr,
     PRECISION: tl.constexpr,
+    EARLY: tl.constexpr = False,
 ):
     """Some outputs of sixteen rows of h (R, K), from PART of the inputs; parts lie STRIDE apart."""
+    begin(EARLY)
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     r = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     first = tl.program_id(2) * PART
     lane = tl.arange(0, BK)
     total = tl.zeros((ROWS, BN), tl.float32)
     linear = tl.zeros((ROWS, BN), tl.float32)
+    wait(EARLY)
     for start in range(first, min(first + PART, K), BK):
         k = start + lane
         rows = tl.load(h + r[:, None] * K + k[None, :], (r < R)[:, None] & (k < K)[None, :], 0.0)

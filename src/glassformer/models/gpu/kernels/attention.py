@@ -1,8 +1,8 @@
 """Attention under a causal mask, forward and backward, a block of queries against a block of keys at a time.
 
 A position of q, k, v and of their gradients is STRIDE numbers from the next, its heads D from each other; z
-lies (B, T, H, D). Softmaxes are in base 2, and so is `lse`. Pairs beyond the diagonal are never looked at, and
-only blocks on it are masked. Where T is EVEN, a multiple of both blocks, no load has to ask what is there.
+lies (B, T, H, D). Softmaxes are in base 2, and so is `lse`. Pairs beyond the diagonal are never looked at,
+and blocks off it not masked. Where T is EVEN, a multiple of both blocks, no load asks what is there.
 
 Letters: B batch, T positions, H heads, K key-value heads, D head width, M queries and N keys of a block.
 """
@@ -34,7 +34,7 @@ def attend(
     H: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
     EVEN: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
-    """M queries of a head, a multiple of N; GROUP heads share keys and values. The longest rows begin first."""
+    """M queries of a head, a multiple of N; GROUP heads share keys and values. Long rows begin first."""
     bh, i = tl.program_id(0), tl.num_programs(1) - 1 - tl.program_id(1)
     b, h = (bh // H).to(tl.int64), bh % H
     Q += b * T * q_stride + h * D

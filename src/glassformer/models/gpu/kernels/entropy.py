@@ -13,8 +13,8 @@ def entropy(
     SCORES, TARGETS, LOSSES, smoothing, n, STRIDE: tl.constexpr, V: tl.constexpr,
     N: tl.constexpr, TILES: tl.constexpr, SMOOTHED: tl.constexpr,
 ):  # fmt: skip
-    """Rows of V scores, STRIDE apart, TILES of N scores at a time. Columns behind V become 0, and so does a row
-    whose target is negative. Few rows are under way at once, so the second look at one finds it in the cache.
+    """Rows of V scores, STRIDE apart, TILES of N scores at a time. Columns behind V become 0, and so does a
+    row whose target is negative. Few rows are under way at once: the second look finds one in the cache.
 
     Each lane has a largest score and a sum of its own, and asks for a new largest once for all its tiles.
     """

@@ -7,7 +7,7 @@ from glassformer.models.gpu.kernels.dropout import kept
 
 RELU, RELU2, GELU, GELU_TANH, SWIGLU = (tl.constexpr(i) for i in range(5))
 _SQRT_HALF, _DENSITY = tl.constexpr(0.7071067811865476), tl.constexpr(0.3989422804014327)
-# Abramowitz and Stegun 7.1.26: erfc(x) = (t (a₁ + t (a₂ + …))) e^(−x²) with t = 1 / (1 + p x), within 1.5·10⁻⁷
+# Abramowitz and Stegun 7.1.26: erfc(x) = t (a₁ + t (a₂ + …)) e^(−x²), t = 1 / (1 + p x), within 1.5·10⁻⁷
 _P, _A1, _A2 = tl.constexpr(0.3275911), tl.constexpr(0.254829592), tl.constexpr(-0.284496736)
 _A3, _A4, _A5 = tl.constexpr(1.421413741), tl.constexpr(-1.453152027), tl.constexpr(1.061405429)
 _CUBE, _SLOPE = tl.constexpr(0.044715), tl.constexpr(0.7978845608028654)
