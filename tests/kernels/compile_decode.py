@@ -16,7 +16,7 @@ import torch
 from glassformer.config.model import ModelConfig
 from glassformer.generation.gpu import choose, walk
 from glassformer.generation.gpu.asked import Asked
-from glassformer.generation.gpu.choose import SETTINGS, Drawing
+from glassformer.generation.gpu.choose import PLACES, SETTINGS, Drawing
 from glassformer.generation.gpu.walk import Products, Walk
 from glassformer.generation.gpu.weights import lay_out
 from glassformer.models.build import Decoder
@@ -87,15 +87,15 @@ def main() -> None:
         for dtype in (torch.bfloat16, torch.float32):
             for products in kinds:
                 put(f"{name} {dtype} {products}")
-                made = Walk(lay_out(model, dtype), 64, 65, 16, products)
-                made._early = {"EARLY": True, "launch_pdl": True}  # as on a Hopper card
                 rows = torch.empty(64, dtype=torch.int32, device="meta")
                 for R in (1, 8, 64):
+                    made = Walk(lay_out(model, dtype), 64, 65, 16, products, R)
+                    made._early = {"EARLY": True, "launch_pdl": True}  # as on a Hopper card
                     made.read(R, rows, rows, torch.empty(64, 64, dtype=torch.int32, device="meta"))
                     made.score(R, rows)
-        asked = Asked(torch.device("cpu"), SETTINGS)
+        asked, places = (Asked(torch.device("cpu"), shapes) for shapes in (SETTINGS, PLACES))
         for multiplies in (True, False):
-            drawing = Drawing(asked, model.vocab, torch.device("meta"))
+            drawing = Drawing(asked, places, model.vocab, torch.device("meta"))
             drawing._multiplies = multiplies  # as on a GPU, and as on a CPU
             drawing.launch(1, torch.empty(64, model.vocab, device="meta"))
 

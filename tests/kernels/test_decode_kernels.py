@@ -118,6 +118,7 @@ def test_products_by_tiles(finish: str, dtype: torch.dtype, limit: float) -> Non
         FINISH=finish,
         STRIDE=(R + 1) * N,
         PART=32 if finish == "part" else 96,
+        BR=16,
         BN=16,
         BK=16,
         PRECISION="ieee",

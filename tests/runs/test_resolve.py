@@ -16,7 +16,7 @@ from glassformer.core import device
 from glassformer.core.errors import UsageError
 from glassformer.data.datasets import open_corpus
 from glassformer.runs.asked import gather_asked
-from glassformer.runs.machine import Machine
+from glassformer.runs.machine import Machine, choose_kernels
 from glassformer.runs.resolve import resolve
 from glassformer.tasks.language_model import LanguageTask
 from glassformer.tasks.task import TextAmount
@@ -197,3 +197,29 @@ def test_no_weights_are_made_and_no_random_numbers_are_taken(task: LanguageTask,
     state = torch.random.get_rng_state()
     resolve(asked(text_file, **{"model.width": 4096, "model.layers": 64}), None, task, machine()[0])
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_on_a_gpu_the_fused_step_is_taken_where_it_can_be(
+    task: LanguageTask, text_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glassformer.training.device.fitting.missing", lambda _: None)
+    gpu = torch.device("cuda")
+    sizes = {"model.width": 32, "model.heads": 2, "training.precision": "bf16"}
+
+    def chosen(processes: int = 1, **settings: Any) -> tuple[str, str | None]:
+        config = resolve(asked(text_file, **sizes, **settings), None, task, machine()[0]).config
+        model = task.build(config.model)
+        return choose_kernels(config, model, task.objective(model, config), gpu, processes)
+
+    assert chosen() == ("fused", None)
+    for settings, why in (
+        ({"model.family": "lstm"}, "windows of a text"),
+        ({"model.window": 4}, "window"),
+        ({"training.optimizer": "sgd"}, "sgd"),
+        ({"training.precision": "float32"}, "float32"),
+        ({"training.compile": "on"}, "compile"),
+    ):
+        kernels, reason = chosen(**settings)
+        assert kernels == "auto" and reason is not None and why in reason
+    assert chosen(processes=2)[0] == "auto"
+    assert chosen(**{"training.kernels": "off"}) == ("off", None)

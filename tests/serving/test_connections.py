@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+import glassformer as gf
 from tests.serving.conftest import Process, started
 from tests.serving.load import head
 
@@ -145,13 +146,15 @@ def test_more_connections_than_there_may_be(strict: Process) -> None:
     assert httpx.get(f"{strict.url}/health").status_code == 200
 
 
-def test_who_goes_away_stops_the_work(strict: Process) -> None:
+def test_who_goes_away_stops_the_work(strict: Process, runs: Path) -> None:
     """In the middle of a stream, and while waiting for a whole text."""
     name = 'glassformer_texts_total{ending="cancelled"'
+    endless = {str(gf.load(runs / "items").tokenizer.eot_id): -100}  # else texts may end by themselves
     for stream in (True, False):
         before = count(strict, name)
         client = connect(strict)
-        body = {"model": "items", "prompt": "item", "max_tokens": 4096, "stream": stream, "n": 4}
+        body: dict[str, object] = {"model": "items", "prompt": "item", "max_tokens": 4096, "n": 4}
+        body |= {"stream": stream, "logit_bias": endless}
         client.sendall(head("/v1/completions", json.dumps(body).encode()))
         if stream:
             client.recv(200)

@@ -13,6 +13,7 @@ OnOff = Annotated[
 ]
 
 
+Kernels = Literal["auto", "off", "fused"]
 PAPER_WARMUP = 4000  # steps, of the 2017 paper
 
 
@@ -95,10 +96,11 @@ class TrainingConfig(Section):
         description="of products; auto: bf16 on a GPU, and for wide transformers on a CPU that multiplies it",
     )
     compile: OnOff = Field(default="auto", description="torch.compile; auto: when it pays")
-    kernels: Literal["auto", "off", "fused"] = Field(
+    kernels: Kernels = Field(
         default="auto",
-        description="auto: the loss joined with the scores, on a CPU compiled loops for it and attention; "
-        "fused: on a GPU own kernels for the whole pass, a step in one graph (docs/training.md)",
+        description="fused: on a GPU own kernels for the whole pass, a step in one graph (docs/training.md); "
+        "auto: that where it can be, else the loss joined with the scores, on a CPU compiled loops for it "
+        "and attention; off: PyTorch's alone",
     )
     device: str = Field(default="auto", description="cpu, cuda, cuda:1, mps; auto: the best there is")
     freeze: list[str] = Field(default=[], description="prefixes of parameters that stay as they are")

@@ -4,8 +4,8 @@ The fast step of a CPU (fast/) is compiled once per machine, which takes about t
 then loads in half a second. So it is taken for what would take longer than that by the open pass. Scores of
 the two agree to about 1e-6 of the largest, so they write the same text unless two tokens are that close.
 
-The fast step of a GPU (gpu/) is taken when its precision is named. It was held to the open pass in Triton's
-interpreter and compiled for Hopper cards, but not timed on one yet, so `auto` is the open pass there.
+The fast step of a GPU (gpu/) compiles in some seconds, and is kept. It is taken for what would take longer
+than that, where Triton is there and the model fits, in float32; in bfloat16 when that is asked for.
 """
 
 from functools import partial
@@ -34,6 +34,7 @@ PRECISIONS: dict[Weights, Literal["float32", "bfloat16", "int8"]] = {
 # Seconds that the fast step saves must be more than it takes to load, or to compile.
 LOADING, COMPILING = 0.6, 25.0
 SECONDS_PER_TOKEN, SECONDS_PER_WEIGHT = 1.2e-3, 3e-10  # of the open pass on two cores
+MANY_TOKENS = 1000  # from which on a GPU's kernels are worth compiling
 
 compiled_loops = CompiledFolder(Path(__file__).with_name("fast") / "kernels", Path(lanes.__file__).parent)
 
@@ -43,7 +44,10 @@ def choose_weights(model: LanguageModel, weights: Weights = "auto", tokens: int 
     if weights == "open":
         return weights
     if device_of(model).type == "cuda" and weights != "int8":
-        return "open" if weights == "auto" else _with_kernels(model, weights)
+        if weights != "auto":
+            return _with_kernels(model, weights)
+        pays = tokens is None or tokens >= MANY_TOKENS
+        return "f32" if pays and gpu.fits(model) is None else "open"
     reason = fits(model)
     if weights == "auto":
         return "open" if reason is not None or not _pays(model, tokens) else "f32"

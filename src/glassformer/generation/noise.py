@@ -22,7 +22,12 @@ FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 def key_of(seed: int, position: int) -> int:
     """What the tokens at a position of a text are hashed with, as a signed 64-bit number."""
-    return _signed(_mix(_mix(seed) + position))
+    return _signed(_mix(seed_key(seed) + position))
+
+
+def seed_key(seed: int) -> int:
+    """The part of it that positions are added to, as a signed 64-bit number."""
+    return _signed(_mix(seed))
 
 
 def gumbel(keys: Tensor, tokens: Tensor) -> Tensor:

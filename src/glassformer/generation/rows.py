@@ -107,8 +107,11 @@ class RowStep(PagedStep):
         for i in range(row, row + count):
             self._write_table(i, piece.slot.pages)
 
-    def _write_table(self, row: int, pages: list[int]) -> None:
-        if pages != self._known[row]:
-            pages = pages[: self.tables.shape[1]]  # there may be more than the context needs
-            self.tables[row, : len(pages)] = pages
-            self._known[row] = pages.copy()
+    def _write_table(self, row: int, pages: list[int]) -> bool:
+        """Whether there was anything to write."""
+        if pages == self._known[row]:
+            return False
+        pages = pages[: self.tables.shape[1]]  # there may be more than the context needs
+        self.tables[row, : len(pages)] = pages
+        self._known[row] = pages.copy()
+        return True

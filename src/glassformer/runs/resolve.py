@@ -19,7 +19,7 @@ from glassformer.core.device import Precision
 from glassformer.core.errors import UsageError
 from glassformer.models.model import Body
 from glassformer.runs.autosize import choose_sizes, in_layers
-from glassformer.runs.machine import Machine, choose_precision
+from glassformer.runs.machine import Machine, choose_kernels, choose_precision
 from glassformer.runs.processes import check_division
 from glassformer.tasks.task import Task
 from glassformer.training.compile import compile_pays
@@ -61,19 +61,22 @@ def resolve(asked: Settings, recipe: str | None, data: Task, machine: Machine) -
         model = data.build(config.model)
     objective = data.objective(model, config)
     precision = choose_precision(config, machine.device)
+    kernels, lacking = choose_kernels(config, model, objective, machine.device, machine.processes)
+    if lacking is not None:
+        reasons.append(f"Note: steps go by PyTorch's kernels; the fused step is not for this: {lacking}.")
     if config.training.kernels == "fused":
         chosen = Precision(precision, machine.device)
         check_fused(model, objective, config.training, chosen, machine.processes)
     check_layout(model, config.training.parallel, machine.processes, precision)
     compiled = config.training.compile
-    if compiled == "auto" and config.training.kernels == "fused":
+    if compiled == "auto" and kernels == "fused":
         compiled = "off"  # own kernels need no compiler
     if compiled == "auto":
         opaque = any(isinstance(m, Body) and not m.compiles for m in model.modules())
         measure = machine.seconds_per_step if seconds is None else lambda _: seconds
         pays = not opaque and compile_pays(config.training.steps, machine.device, lambda: measure(config))
         compiled = "on" if pays else "off"
-    decided = {"training": {"compile": compiled, "precision": precision}}
+    decided = {"training": {"compile": compiled, "precision": precision, "kernels": kernels}}
     reasons = [*reasons, *(f"Note: {warning}." for warning in data.warnings(config, "train"))]
     reasons += _long_warmup(config.training)
     return Resolved(build(merge(config.model_dump(), decided)), reasons)

@@ -27,7 +27,7 @@ from glassformer.config.saved import load_config
 from glassformer.config.schema import Config
 from glassformer.core.errors import RunError
 from glassformer.generation.engine import Engine
-from glassformer.generation.make import Weights, choose_weights, compiled_loops, make_engine
+from glassformer.generation.make import Weights, choose_weights, compiled_loops, device_of, make_engine
 from glassformer.runs.run import Run
 from glassformer.serving.catalog import Entry, names_of
 from glassformer.serving.counts import Counts
@@ -322,7 +322,8 @@ def _open(path: Path, texts: int, weights: Weights) -> Opened:
     if run.config.task != "language":
         return Opened(run, named, None, False)
     chosen = choose_weights(run.language_model, weights)
-    interim = weights == "auto" and chosen != "open" and not compiled_loops.is_compiled
+    by_loops = weights == "auto" and chosen != "open" and device_of(run.language_model).type == "cpu"
+    interim = by_loops and not compiled_loops.is_compiled
     engine = make_engine(run.language_model, texts, weights="open" if interim else chosen)
     return Opened(run, named, engine, interim)
 

@@ -59,7 +59,7 @@ def facts(device: torch.device) -> dict[str, str]:
         entries["own kernels"] = (
             f"cannot be used: {lacking}"
             if lacking
-            else "on request (training.kernels=fused, generate --weights bf16); not yet timed on a GPU"
+            else "for training in bf16 and for generation, where a model fits (see docs/training.md)"
         )
     entries["cpu"] = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
     entries["precision"] = Precision.choose("auto", device).name

@@ -21,6 +21,7 @@ from torch import nn
 from glassformer.config.training import TrainingConfig
 from glassformer.core.device import Precision
 from glassformer.core.errors import DivergedError, RunError
+from glassformer.core.triton_kernels import missing
 from glassformer.data.order import fold_seed
 from glassformer.models.fast.wanted import have_threads, own_loops
 from glassformer.models.gpu.twin import Twin
@@ -87,7 +88,8 @@ class Steps:
         self.own_kernels = able and config.kernels != "off"
         self.layout = make_layout(model, config.parallel, world, device, self.precision.name)
         self.fused: DeviceStep | None = None
-        if config.kernels == "fused":
+        # A run that goes on where there is no Triton goes on without; its environment says so.
+        if config.kernels == "fused" and (device.type != "cuda" or missing(device) is None):
             self.updates, self.fused = self._make_fused()
         else:
             self.updates = Updates(self.layout, config, self.precision)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 LINE = 64  # bytes: where a tensor begins is a multiple of it
+COPIES = 4  # that may be under way before the host waits
 
 
 class Asked:
@@ -26,6 +27,11 @@ class Asked:
             end += size + -size % LINE
         self._from = torch.zeros(end, dtype=torch.uint8)
         self._to = torch.zeros(end, dtype=torch.uint8, device=device)
+        # From other memory than this the driver would wait for all that was launched before.
+        gpu = device.type == "cuda"
+        self._pinned = [torch.zeros(end, dtype=torch.uint8, pin_memory=True) for _ in range(COPIES * gpu)]
+        self._sent = [torch.cuda.Event() for _ in self._pinned]
+        self._copies = 0
         self.host: dict[str, np.ndarray] = {}
         self.device: dict[str, Tensor] = {}
         for name, (dtype, shape) in shapes.items():
@@ -34,6 +40,12 @@ class Asked:
             self.device[name] = self._to[part].view(dtype).view(*shape)
 
     def bring(self) -> None:
-        """Copy all to the device. The host may write again at once: its memory is not pinned, so the driver
-        has taken a copy of it by the time this returns."""
-        self._to.copy_(self._from, non_blocking=True)
+        """Copy all to the device, after what was launched before. The host may write again at once."""
+        if not self._pinned:
+            self._to.copy_(self._from)
+            return
+        which = self._copies = (self._copies + 1) % COPIES
+        self._sent[which].synchronize()
+        self._pinned[which].copy_(self._from)
+        self._to.copy_(self._pinned[which], non_blocking=True)
+        self._sent[which].record()

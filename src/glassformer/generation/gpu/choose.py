@@ -16,7 +16,7 @@ from torch import Tensor
 from glassformer.generation import sampling
 from glassformer.generation.gpu.asked import Asked
 from glassformer.generation.gpu.kernels import draw
-from glassformer.generation.noise import key_of
+from glassformer.generation.noise import seed_key
 from glassformer.generation.rows import ROWS
 from glassformer.generation.sampling import Sampler
 
@@ -26,7 +26,7 @@ settle_kernel: Any = draw.settle_kernel
 LEAST_TILE, MOST_TILES, BLOCK = 256, 128, 4096  # tokens of a tile; tiles; tokens that are looked at together
 WARPS = 8
 SETTINGS: dict[str, tuple[torch.dtype, Sequence[int]]] = {
-    "hashes": (torch.int64, (ROWS,)),
+    "seed_keys": (torch.int64, (ROWS,)),
     "bys": (torch.float32, (ROWS,)),
     "greedy": (torch.int32, (ROWS,)),
     "top_ks": (torch.int32, (ROWS,)),
@@ -35,11 +35,15 @@ SETTINGS: dict[str, tuple[torch.dtype, Sequence[int]]] = {
 }
 
 
-class Drawing:
-    """How rows are drawn: settings that are part of what a step is asked, and the kernels' memory."""
+PLACES: dict[str, tuple[torch.dtype, Sequence[int]]] = {"ats": (torch.int64, (ROWS,))}  # in their texts
+TOLD = 2  # draws that may wait to be read
 
-    def __init__(self, asked: Asked, vocab: int, device: torch.device):
-        self._asked, self._vocab = asked, vocab
+
+class Drawing:
+    """How rows are drawn: settings and places that a step is asked with, and the kernels' memory."""
+
+    def __init__(self, asked: Asked, places: Asked, vocab: int, device: torch.device):
+        self._asked, self._places, self._vocab = asked, places, vocab
         # PyTorch divides by a number on a CPU, and multiplies with its inverse on a GPU.
         self._multiplies = device.type == "cuda"
         self._tile = max(LEAST_TILE, 1 << (-(-vocab // MOST_TILES) - 1).bit_length())
@@ -51,8 +55,9 @@ class Drawing:
         )
         self._tokens = torch.empty(ROWS, self._tiles, dtype=torch.int32, device=device)
         self.chosen = torch.empty(ROWS, dtype=torch.int32, device=device)
-        self._said = torch.empty(ROWS, dtype=torch.int32, pin_memory=device.type == "cuda")  # to the host
-        self._done: torch.cuda.Event | None = None
+        self._said = torch.empty(TOLD, ROWS, dtype=torch.int32, pin_memory=device.type == "cuda")
+        self._done: list[torch.cuda.Event | None] = [None] * TOLD
+        self._draws = 0
         asked.host["bys"][:] = 1.0
 
     def write(self, row: int, sampler: Sampler, position: int) -> None:
@@ -66,8 +71,9 @@ class Drawing:
             host["top_ps"][row] = 1.0 if sampler.top_p is None else sampler.top_p
             host["min_ps"][row] = sampler.min_p or 0.0
             assert sampler.is_greedy or sampler.seed is not None, "a sampler that draws has a seed by now"
+            host["seed_keys"][row] = 0 if sampler.is_greedy else seed_key(sampler.seed or 0)
             self._samplers[row] = sampler
-        host["hashes"][row] = 0 if sampler.is_greedy else key_of(sampler.seed or 0, position)
+        self._places.host["ats"][row] = position
 
     def launch(self, R: int, scores: Tensor) -> None:
         """Start the draw of R rows of scores (R, V)."""
@@ -75,7 +81,8 @@ class Drawing:
         tiles = self._tops, self._sums, self._best, self._second, self._tokens
         keys_kernel[(self._tiles, R)](
             scores,
-            asked["hashes"],
+            asked["seed_keys"],
+            self._places.device["ats"],
             asked["bys"],
             asked["greedy"],
             self._keys,
@@ -102,18 +109,18 @@ class Drawing:
             num_warps=WARPS,
         )
 
-    def tell(self) -> None:
-        """Let the host have what was chosen, when that is done."""
-        self._said.copy_(self.chosen, non_blocking=True)
-
-    def mark(self) -> None:
-        """What was launched last is what is read next."""
+    def tell(self) -> int:
+        """Let the host have what was chosen, when it is there; what to ask `read` for."""
+        which = self._draws = (self._draws + 1) % TOLD
+        self._said[which].copy_(self.chosen, non_blocking=True)
         if self.chosen.is_cuda:
-            self._done = torch.cuda.Event()
-            self._done.record()
+            done = self._done[which] = torch.cuda.Event()
+            done.record()
+        return which
 
     def read(
         self,
+        draw: int,
         scores: Tensor | None,
         samplers: Sequence[Sampler],
         positions: Sequence[int],
@@ -123,9 +130,10 @@ class Drawing:
 
         None: it hangs on a rounding, and the scores that could settle it are no longer there.
         """
-        if self._done is not None:
-            self._done.synchronize()
-        said = self._said.tolist()
+        done = self._done[draw]
+        if done is not None:
+            done.synchronize()
+        said = self._said[draw].tolist()
         chosen = [said[row] for row in rows]
         unsure = [i for i, token in enumerate(chosen) if token < 0]
         if unsure:
@@ -133,7 +141,8 @@ class Drawing:
                 return None
             which = [rows[i] for i in unsure]
             again = [samplers[row] for row in which], [positions[row] for row in which]
-            for i, token in zip(unsure, sampling.choose(scores[which], *again).tolist(), strict=True):
+            settled: list[int] = sampling.choose(scores[which], *again).tolist()
+            for i, token in zip(unsure, settled, strict=True):
                 chosen[i] = token
         return chosen
 
@@ -142,8 +151,8 @@ class Chooser:
     """Chooses from given scores."""
 
     def __init__(self, vocab: int, device: torch.device):
-        self._asked = Asked(device, SETTINGS)
-        self.drawing = Drawing(self._asked, vocab, device)
+        self._asked, self._places = Asked(device, SETTINGS), Asked(device, PLACES)
+        self.drawing = Drawing(self._asked, self._places, vocab, device)
 
     def choose(self, logits: Tensor, samplers: Sequence[Sampler], positions: Sequence[int]) -> list[int]:
         """The next token of each row of float32 scores (R, V), at these positions of their texts."""
@@ -154,10 +163,11 @@ class Chooser:
             for row, (sampler, position) in enumerate(zip(samplers[some], positions[some], strict=True)):
                 self.drawing.write(row, sampler, position)
             self._asked.bring()
+            self._places.bring()
             self.drawing.launch(len(scores), scores)
-            self.drawing.tell()
-            self.drawing.mark()
-            tokens = self.drawing.read(scores, samplers[some], positions[some], range(len(scores)))
+            tokens = self.drawing.read(
+                self.drawing.tell(), scores, samplers[some], positions[some], range(len(scores))
+            )
             assert tokens is not None
             chosen += tokens
         return chosen

@@ -13,18 +13,19 @@ class Graphs:
         self._recorded: dict[Hashable, torch.cuda.CUDAGraph] = {}
 
     def run(self, name: Hashable, launch: Callable[[], None]) -> None:
-        """`launch` starts kernels that read and write the same addresses each time, to the same end however
-        often it is done with the same inputs."""
+        """`launch` starts kernels that read and write the same addresses each time."""
         if self._device.type != "cuda":
             launch()
             return
         with torch.cuda.device(self._device):
-            if name not in self._recorded:
-                self._recorded[name] = self._record(launch)
-            self._recorded[name].replay()
+            if name in self._recorded:
+                self._recorded[name].replay()
+                return
+            launch()  # compiles what is not compiled yet, which cannot be recorded; this time it counts
+            self._recorded[name] = self._record(launch)
 
     def _record(self, launch: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        launch()  # compiles what is not compiled yet, which cannot be recorded
+        """Without doing it."""
         torch.cuda.synchronize(self._device)
         graph = torch.cuda.CUDAGraph()
         # Other threads may go on using the GPU meanwhile.

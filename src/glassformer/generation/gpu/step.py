@@ -3,26 +3,27 @@
 Pieces become rows (../rows.py). Rows walk in buckets of 1, 2, 4 … 64, each recorded when it is first needed;
 rows that are left over read token 0 at the first position of a page that belongs to nobody.
 
-When tokens were chosen, the step that reads them is begun at once, before anybody asks for it: while texts
-are told their tokens, the GPU is at work. If it is then asked for as expected, or for some of its texts, the
-answer is there; else it counts for nothing. What it wrote in vain lies behind the end of a text, in a page of
-that text alone, and whoever gets the page writes later.
+The next step is begun before anybody asks for it, even before the host has seen the tokens that it reads:
+while texts are told their tokens, the GPU is at work. If it is then asked for as expected, or for some of its
+texts, the answer is there; else it counts for nothing. What it wrote in vain lies behind the end of a text,
+in a page of that text alone, and whoever gets the page writes later.
 
 Letters: R scored positions, V vocabulary.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from glassformer.generation.gpu.ahead import Ahead
 from glassformer.generation.gpu.asked import Asked
-from glassformer.generation.gpu.choose import SETTINGS, Drawing
+from glassformer.generation.gpu.choose import PLACES, SETTINGS, Drawing
 from glassformer.generation.gpu.fitting import fits
 from glassformer.generation.gpu.graphs import Graphs
+from glassformer.generation.gpu.kernels.advance import advance_kernel
 from glassformer.generation.gpu.walk import MOST_INPUTS, Products, Walk
 from glassformer.generation.gpu.weights import lay_out
 from glassformer.generation.pages import SIZE
@@ -30,39 +31,10 @@ from glassformer.generation.rows import ROWS, RowStep
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.step import Piece, Slot
 from glassformer.models.model import LanguageModel
-from glassformer.models.tap import off
 
 Precision = Literal["float32", "bfloat16"]
 IDLE = Sampler(temperature=0)  # of rows that belong to nobody
 FEW_TEXTS = 2  # up to which products row by row are the faster ones
-
-
-@dataclass
-class Ahead:
-    """A step that was begun before it was asked for."""
-
-    slots: Sequence[Slot]
-    lengths: list[int]  # of the slots, before it
-    tokens: list[int]  # that it reads
-    samplers: Sequence[Sampler]
-    positions: list[int]
-    scores_stand: bool = True  # until another walk has written its own over them
-
-    def rows_of(
-        self, pieces: Sequence[Piece], samplers: Sequence[Sampler], positions: Sequence[int]
-    ) -> list[int] | None:
-        """Its rows that are asked for; None if something else is."""
-        row_of = {id(slot): row for row, slot in enumerate(self.slots)}
-        rows = list[int]()
-        for piece, sampler, position in zip(pieces, samplers, positions, strict=True):
-            row = row_of.get(id(piece.slot))
-            if row is None or piece.tap is not off or sampler is not self.samplers[row]:
-                return None
-            expected = [self.tokens[row]], self.lengths[row], self.positions[row]
-            if (list(piece.ids), piece.slot.length, position) != expected:
-                return None
-            rows.append(row)
-        return rows
 
 
 class GraphStep(RowStep):
@@ -94,72 +66,84 @@ class GraphStep(RowStep):
             few = texts <= FEW_TEXTS and weights.most_inputs <= MOST_INPUTS
             products = "vectors" if few else "tiles"
         self.products: Products = products
-        self._walk = Walk(weights, ROWS, pages + 1, size, products)
+        self._walk = Walk(weights, ROWS, pages + 1, size, products, texts)
         table = -(-model.limit // size)
         self._asked = Asked(
             self.device,
-            {
-                "tokens": (torch.int32, (ROWS,)),
-                "positions": (torch.int32, (ROWS,)),
-                "picks": (torch.int32, (ROWS,)),
-                "tables": (torch.int32, (ROWS, table)),
-                **SETTINGS,
-            },
+            {"picks": (torch.int32, (ROWS,)), "tables": (torch.int32, (ROWS, table)), **SETTINGS},
         )
-        host = self._asked.host
-        self.tokens, self.positions, self.picks = host["tokens"], host["positions"], host["picks"]
-        self.tables = host["tables"]
-        self._drawing = Drawing(self._asked, self.vocab, self.device)
+        in_rows = dict.fromkeys(("tokens", "positions", "live"), (torch.int32, (ROWS,)))
+        self._places = Asked(self.device, {**in_rows, **PLACES})  # what a step may move on by itself
+        places = self._places.host
+        self.tokens, self.positions, self._live = places["tokens"], places["positions"], places["live"]
+        self.picks, self.tables = self._asked.host["picks"], self._asked.host["tables"]
+        self._drawing = Drawing(self._asked, self._places, self.vocab, self.device)
         self._graphs = Graphs(self.device)
         self._ahead: Ahead | None = None
 
     def choose(
         self, pieces: Sequence[Piece], samplers: Sequence[Sampler], positions: Sequence[int]
     ) -> list[int]:
-        tokens = self._found_ahead(pieces, samplers, positions)
-        if tokens is None:
-            tokens = super().choose(pieces, samplers, positions)
-        self._go_ahead([piece.slot for piece in pieces], tokens, samplers, positions)
-        return tokens
-
-    def _found_ahead(
-        self, pieces: Sequence[Piece], samplers: Sequence[Sampler], positions: Sequence[int]
-    ) -> list[int] | None:
-        """What the step that was begun has chosen for these pieces, if it is what is asked for."""
         ahead, self._ahead = self._ahead, None
         rows = None if ahead is None else ahead.rows_of(pieces, samplers, positions)
         if ahead is None or rows is None:
-            return None
-        scores = self._walk.scores if ahead.scores_stand else None
-        chosen = self._drawing.read(scores, ahead.samplers, ahead.positions, rows)
-        if chosen is None:
-            return None
-        for piece in pieces:
-            piece.slot.length += 1
-        return chosen
+            tokens, draw = super().choose(pieces, samplers, positions), None
+        else:
+            same = ahead.undisturbed and rows == list(range(len(ahead.slots)))
+            draw = self._move_on(ahead.slots) if same else None
+            scores = self._walk.scores if ahead.undisturbed and draw is None else None
+            found = self._drawing.read(ahead.draw, scores, ahead.samplers, ahead.positions, rows)
+            if found is None:  # settled by the scores, which it takes another step to have
+                return super().choose(pieces, samplers, positions)
+            tokens = found
+            for piece in pieces:
+                piece.slot.length += 1
+        self._ahead = self._begin([piece.slot for piece in pieces], tokens, samplers, positions, draw)
+        return tokens
 
     @torch.no_grad()
-    def _go_ahead(
+    def _move_on(self, slots: Sequence[Slot]) -> int | None:
+        """Begin the step after one that is under way, for the same texts; what to ask for its choices by."""
+        if not self._make_room(slots, 2):
+            return None
+        grown = [self._write_table(row, slot.pages) for row, slot in enumerate(slots)]
+        bucket = self._bucket(len(slots))
+        if any(grown):
+            self._asked.bring()
+        self._graphs.run(("move on", bucket), partial(self._advance, bucket))
+        return self._drawing.tell()
+
+    @torch.no_grad()
+    def _begin(
         self,
         slots: Sequence[Slot],
         tokens: list[int],
         samplers: Sequence[Sampler],
         positions: Sequence[int],
-    ) -> None:
-        """Begin the step that comes next if these texts go on; the last pages are left for others."""
-        if len(slots) > ROWS or min(tokens) < 0 or any(slot.length >= self._context for slot in slots):
-            return
-        lacking = [slot for slot in slots if slot.length == len(slot.pages) * self.size]
-        if lacking and self.pages.available < len(lacking) + len(slots):
-            return
-        for slot in lacking:
-            self.reserve(slot, 1)
-        for row, (slot, token) in enumerate(zip(slots, tokens, strict=True)):
-            self._write_rows(row, Piece(slot, [token]), 0, 1)
-        self.picks[: len(slots)] = self._in_order[: len(slots)]
+        draw: int | None,
+    ) -> Ahead | None:
+        """The step that comes next if these texts go on; with a draw it was begun already."""
         after = [position + 1 for position in positions]
-        self._launch(len(slots), samplers, after)
-        self._ahead = Ahead(slots, [slot.length for slot in slots], tokens, samplers, after)
+        if min(tokens) < 0 or len(slots) > ROWS:
+            return None
+        if draw is None:
+            if not self._make_room(slots, 1):
+                return None
+            for row, (slot, token) in enumerate(zip(slots, tokens, strict=True)):
+                self._write_rows(row, Piece(slot, [token]), 0, 1)
+            self.picks[: len(slots)] = self._in_order[: len(slots)]
+            draw = self._launch(len(slots), samplers, after)
+        return Ahead(slots, [slot.length for slot in slots], tokens, samplers, after, draw)
+
+    def _make_room(self, slots: Sequence[Slot], positions: int) -> bool:
+        """For so many positions more of each text, if that leaves pages for others."""
+        ends = [slot.length + positions for slot in slots]
+        if max(ends) > self._context:
+            return False
+        lacking = [slot for slot, end in zip(slots, ends, strict=True) if end > len(slot.pages) * self.size]
+        if lacking and self.pages.available < len(lacking) + len(slots):
+            return False
+        return all(self.reserve(slot, positions) for slot in lacking)
 
     def copy_page(self, source: int, target: int) -> None:
         for pool in (self._walk.keys, self._walk.values):
@@ -168,11 +152,12 @@ class GraphStep(RowStep):
     @torch.no_grad()
     def walk(self, rows: int, scored: int, scores: Tensor) -> None:
         if self._ahead is not None:
-            self._ahead.scores_stand = False
+            self._ahead.undisturbed = False
         bucket = self._fill(rows)
         some = self._bucket(scored)
         self.picks[scored:some] = 0
         self._asked.bring()
+        self._places.bring()
         self._graphs.run(("read", bucket), partial(self._read, bucket))
         if scored:
             self._graphs.run(("score", some), partial(self._score, some))
@@ -180,22 +165,24 @@ class GraphStep(RowStep):
 
     @torch.no_grad()
     def walk_and_draw(self, rows: int, samplers: Sequence[Sampler], positions: Sequence[int]) -> list[int]:
-        self._launch(rows, samplers, positions)
-        tokens = self._drawing.read(self._walk.scores, samplers, positions, range(rows))
+        draw = self._launch(rows, samplers, positions)
+        tokens = self._drawing.read(draw, self._walk.scores, samplers, positions, range(rows))
         assert tokens is not None
         return tokens
 
-    def _launch(self, rows: int, samplers: Sequence[Sampler], positions: Sequence[int]) -> None:
-        """Read so many rows and draw; the rows are written already."""
+    def _launch(self, rows: int, samplers: Sequence[Sampler], positions: Sequence[int]) -> int:
+        """Read so many rows and draw; the rows are written already. What to ask for the choices by."""
         bucket = self._fill(rows)
         self.picks[rows:bucket] = 0
         for row in range(rows):
             self._drawing.write(row, samplers[row], positions[row])
         for row in range(rows, bucket):
             self._drawing.write(row, IDLE, 0)
+        self._live[:rows], self._live[rows:] = 1, 0
         self._asked.bring()
+        self._places.bring()
         self._graphs.run(("write", bucket), partial(self._write, bucket))
-        self._drawing.mark()
+        return self._drawing.tell()
 
     def _fill(self, rows: int) -> int:
         """Rows that are left over in a bucket belong to nobody; how many rows that makes."""
@@ -210,8 +197,8 @@ class GraphStep(RowStep):
         return 1 << (rows - 1).bit_length() if rows else 0
 
     def _read(self, R: int) -> None:
-        asked = self._asked.device
-        self._walk.read(R, asked["tokens"], asked["positions"], asked["tables"])
+        places, tables = self._places.device, self._asked.device["tables"]
+        self._walk.read(R, places["tokens"], places["positions"], tables)
 
     def _score(self, R: int) -> None:
         self._walk.score(R, self._asked.device["picks"])
@@ -220,4 +207,9 @@ class GraphStep(RowStep):
         self._read(R)
         self._score(R)
         self._drawing.launch(R, self._walk.scores)
-        self._drawing.tell()
+
+    def _advance(self, R: int) -> None:
+        places = self._places.device
+        to = (places[name] for name in ("tokens", "positions", "ats", "live"))
+        advance_kernel[(1,)](self._drawing.chosen, *to, ROWS=ROWS)  # type: ignore[index]
+        self._write(R)

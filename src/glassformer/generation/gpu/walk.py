@@ -32,11 +32,13 @@ MOST_INPUTS = 4096  # that a warp can keep of a row of weights
 FEW_INPUTS = 1024  # of which it can keep `TIMES` rows
 
 # Sizes that only change how fast it is. The bits depend on LANES, SPAN, INPUTS and PARTS.
-LANES, SPAN = 64, 64  # positions that are looked at together; that one program looks at
-OUTPUTS, INPUTS = 4, 128  # of a tile of weights, vectors; as many warps as outputs
+LANES = 64  # positions that are looked at together
+SPAN: dict[Products, int] = {"vectors": 64, "tiles": 128}  # positions that one program looks at
+OUTPUTS, INPUTS = 2, 128  # of a tile of weights, vectors; as many warps as outputs
 MANY_OUTPUTS, TIMES = 1 << 14, 4  # from so many on, of the scores, a warp has so many rows of weights
-TILE_ROWS = products.ROWS.value
-TILE_OUTPUTS, TILE_INPUTS = 16, 128  # the same, tiles
+# The same, tiles, by how many texts are written at once: rows of x, and of weights, that a tile has
+FEW_ROWS, FEW_TILE, MANY_TILE = 16, (16, 32), (64, 16)
+TILE_INPUTS = {2: 128, 4: 64}  # by bytes of a number
 SCORE_OUTPUTS = 64  # of a tile of scores
 TILE_STAGES = 4  # tiles of weights that are under way at once
 PARTS = 4  # into which the sums of the narrow outputs of tiles are divided
@@ -45,8 +47,8 @@ PARTS = 4  # into which the sums of the narrow outputs of tiles are divided
 class Walk:
     """A model's kernels, and the memory that they work on."""
 
-    def __init__(self, weights: Weights, rows: int, pages: int, size: int, kind: Products):
-        """Room for so many rows at once, and for `pages` pages of this size."""
+    def __init__(self, weights: Weights, rows: int, pages: int, size: int, kind: Products, texts: int):
+        """Room for so many rows at once, and for `pages` pages of this size, to write so many texts."""
         self.weights, self._size = weights, size
         w, device = weights, weights.embedding.device
         self._tiled = kind == "tiles"
@@ -54,7 +56,11 @@ class Walk:
         early = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
         self._early: dict[str, Any] = {"EARLY": early, **({"launch_pdl": True} if early else {})}
         between = w.dtype if self._tiled else torch.float32  # what products read
-        spans = -(-w.context // SPAN)
+        self._span, self._tile = (
+            SPAN[kind],
+            FEW_TILE if texts <= FEW_ROWS or w.dtype == torch.float32 else MANY_TILE,
+        )
+        spans = -(-w.context // self._span)
 
         def room(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
@@ -161,7 +167,7 @@ class Walk:
             BD=_power_of_2(w.head_width),
             BE=_power_of_2(w.value_width),
             WINDOW=w.window,
-            SPAN=SPAN,
+            SPAN=self._span,
             LANES=LANES,
             SPANS=spans,
             **self._early,
@@ -202,10 +208,12 @@ class Walk:
 
     def _by_tiles(self, R: int, h: Tensor, matrix: Matrix, out: Tensor, finish: str = "store") -> None:
         N, K = out.shape[-1], h.shape[-1]
-        outputs = SCORE_OUTPUTS if N >= MANY_OUTPUTS else TILE_OUTPUTS
-        tiles = -(-K // TILE_INPUTS)
-        part = TILE_INPUTS * (-(-tiles // PARTS) if finish == "part" else tiles)
-        tiles_kernel[(-(-N // outputs), -(-R // TILE_ROWS), PARTS if finish == "part" else 1)](
+        rows, outputs = self._tile
+        outputs = SCORE_OUTPUTS if N >= MANY_OUTPUTS else outputs
+        inputs = TILE_INPUTS[self.weights.dtype.itemsize]
+        tiles = -(-K // inputs)
+        part = inputs * (-(-tiles // PARTS) if finish == "part" else tiles)
+        tiles_kernel[(-(-N // outputs), -(-R // rows), PARTS if finish == "part" else 1)](
             h,
             matrix.weight,
             None if finish == "part" else matrix.bias,
@@ -216,8 +224,9 @@ class Walk:
             FINISH=finish,
             STRIDE=self._parts.stride(0),
             PART=part,
+            BR=rows,
             BN=outputs,
-            BK=TILE_INPUTS,
+            BK=inputs,
             PRECISION="ieee",
             num_stages=TILE_STAGES,
             **self._early,

@@ -68,9 +68,9 @@ def embed(ids: Tensor, table: Tensor, places: Tensor | None, scale: float, dtype
 
 
 def embed_back(dx: Tensor, ids: Tensor, gradient: Tensor, scale: float) -> None:
-    """Of a small table by a product with ones and zeros; of a large one by the sorted positions of each row."""
+    """Of a small table by a product with ones and zeros; of a large one by each row's positions, sorted."""
     (V, C), flat = gradient.shape, ids.flatten()
-    if V <= FEW_ENTRIES:
+    if V <= FEW_ENTRIES and dx.dtype == torch.bfloat16:
         entries = torch.arange(V + -V % 8, device=dx.device)
         chosen = (flat[:, None] == entries).to(dx.dtype)
         gradient.add_(wide_product(chosen.t(), dx)[:V], alpha=scale)
@@ -78,9 +78,9 @@ def embed_back(dx: Tensor, ids: Tensor, gradient: Tensor, scale: float) -> None:
     values, order = torch.sort(flat.int(), stable=True)
     entries = torch.arange(V + 1, dtype=torch.int32, device=dx.device)
     starts = torch.searchsorted(values, entries, out_int32=True)
-    columns = min(128, _lanes(C))
-    programs = (_programs(dx.device, V), -(-C // columns))
-    embedding.embed_back[programs](dx, starts, order, gradient, scale, V, C, columns, 8, 64, num_warps=4)
+    columns = min(1024, _lanes(C))
+    programs = (V if dx.is_cuda else 4, -(-C // columns))
+    embedding.embed_back[programs](dx, starts, order, gradient, scale, V, C, columns, 4, 16, num_warps=4)
 
 
 def tame(vector: Tensor, factor: Tensor, broken: Tensor) -> None:

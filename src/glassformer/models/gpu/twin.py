@@ -1,8 +1,8 @@
 """The fused twin of a language model's forward pass, made from the same parameters.
 
 It is called like the model, and gives what the model gives. With a tap it is the model: whoever looks inside
-gets the open pass. Short convolutions are the model's own modules, and so are embeddings below one. The
-stream is in half precision, and nothing between two products is written to memory twice.
+gets the open pass. Short convolutions are the model's own modules. The stream is in half precision, and
+nothing between two products is written to memory twice.
 
     embed ──► norm ──► qkv ──► turn, attend ──► W_O ──► + norm ──► up ──► activate ──► down ──► + norm ──► …
 
@@ -108,16 +108,15 @@ class Twin:
         """Where the stream begins (n, C)."""
         stack, position = self.stack, self.stack.position
         assert isinstance(stack.embedding, nn.Embedding)
-        if not isinstance(stack.shift, Unshifted):
-            positions = torch.arange(ids.shape[1], device=ids.device)[None]  # (1, T)
-            x = stack.shift(position.embed(stack.embedding(ids), positions), stack.mask, None)
-            return x.to(self.dtype).flatten(0, 1)
         places, scale = None, 1.0
         if isinstance(position, Learned):
             places = position.weight
         elif isinstance(position, Sinusoidal):
             places, scale = position.table, position.scale
-        return Embedding.apply(ids, stack.embedding.weight, places, scale, self.dtype, self.operations)
+        shifted = not isinstance(stack.shift, Unshifted)
+        dtype = torch.float32 if shifted else self.dtype
+        x = Embedding.apply(ids, stack.embedding.weight, places, scale, dtype, self.operations)
+        return self._shifted(stack.shift, x, len(ids)).to(self.dtype)
 
     def _linear(self, layer: nn.Linear, x: Tensor) -> Tensor:
         bias = layer.bias

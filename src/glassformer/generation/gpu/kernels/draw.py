@@ -32,12 +32,16 @@ NOTHING = tl.constexpr(-float("inf"))
 
 
 @triton.jit
-def gumbel(key, token):
-    """Twin of `noise.gumbel`: the number of a token in a row with this key, in double precision."""
-    bits = key.to(tl.uint64, bitcast=True) + (token + 1).to(tl.uint64) * GOLDEN
+def _mix(bits):
     bits = (bits ^ (bits >> 30)) * FIRST
     bits = (bits ^ (bits >> 27)) * SECOND
-    bits = bits ^ (bits >> 31)
+    return bits ^ (bits >> 31)
+
+
+@triton.jit
+def gumbel(key, token):
+    """Twin of `noise.gumbel`: the number of a token in a row with this key, in double precision."""
+    bits = _mix(key + (token + 1).to(tl.uint64) * GOLDEN)
     uniform = ((bits >> 12).to(tl.float64) + 0.5) * 2.220446049250313e-16  # 2⁻⁵²
     return -tl.log(-tl.log(uniform))
 
@@ -51,7 +55,8 @@ def tempered(logit, by, MULTIPLIES: tl.constexpr):
 @triton.jit
 def keys_kernel(
     logits,
-    hashes,
+    seed_keys,
+    ats,
     bys,
     greedy,
     keys,
@@ -70,8 +75,11 @@ def keys_kernel(
     token = tile * TILE + tl.arange(0, TILE)
     there = token < V
     score = tempered(tl.load(logits + row * V + token, there, NOTHING), tl.load(bys + row), MULTIPLIES)
-    noisy = score.to(tl.float64) + gumbel(tl.load(hashes + row), token)
-    key = tl.where(tl.load(greedy + row) != 0, score, noisy.to(tl.float32))
+    key = score
+    if tl.load(greedy + row) == 0:
+        at = tl.load(ats + row).to(tl.uint64, bitcast=True)
+        row_key = _mix(tl.load(seed_keys + row).to(tl.uint64, bitcast=True) + at)
+        key = (score.to(tl.float64) + gumbel(row_key, token)).to(tl.float32)
     tl.store(keys + row * V + token, key, there)
     strange = tl.sum((score != score).to(tl.int32)) > 0
     top = tl.max(score)

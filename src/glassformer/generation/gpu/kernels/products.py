@@ -2,7 +2,7 @@
 
     vectors   A warp has a row of weights, keeps it, and multiplies row after row of x with it. Every weight
               is read once and nothing waits but the sums of a warp: for few rows. The norm is part of it.
-    tiles     Sixteen rows of x with some rows of weights, in tiles, by tensor cores where the numbers are
+    tiles     Many rows of x with some rows of weights at once, in tiles, by tensor cores where numbers are
               of two bytes: for many rows. A sum over many inputs may be divided into parts, which stream.py
               joins.
 
@@ -26,8 +26,6 @@ import triton
 import triton.language as tl
 
 from glassformer.generation.gpu.kernels.functions import activated, begin, silu, wait
-
-ROWS = tl.constexpr(16)  # of a tile
 
 
 @triton.jit(do_not_specialize=["R"])
@@ -140,19 +138,20 @@ def tiles_kernel(
     FINISH: tl.constexpr,
     STRIDE: tl.constexpr,
     PART: tl.constexpr,
+    BR: tl.constexpr,
     BN: tl.constexpr,
     BK: tl.constexpr,
     PRECISION: tl.constexpr,
     EARLY: tl.constexpr = False,
 ):
-    """Some outputs of sixteen rows of h (R, K), from PART of the inputs; parts lie STRIDE apart."""
+    """Some outputs of BR rows of h (R, K), from PART of the inputs; parts lie STRIDE apart."""
     begin(EARLY)
     n = tl.program_id(0) * BN + tl.arange(0, BN)
-    r = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    r = tl.program_id(1) * BR + tl.arange(0, BR)
     first = tl.program_id(2) * PART
     lane = tl.arange(0, BK)
-    total = tl.zeros((ROWS, BN), tl.float32)
-    linear = tl.zeros((ROWS, BN), tl.float32)
+    total = tl.zeros((BR, BN), tl.float32)
+    linear = tl.zeros((BR, BN), tl.float32)
     wait(EARLY)
     for start in range(first, min(first + PART, K), BK):
         k = start + lane
