@@ -207,7 +207,7 @@ def test_on_a_gpu_the_fused_step_is_taken_where_it_can_be(
     sizes = {"model.width": 32, "model.heads": 2, "training.precision": "bf16"}
 
     def chosen(processes: int = 1, **settings: Any) -> tuple[str, str | None]:
-        config = resolve(asked(text_file, **sizes, **settings), None, task, machine()[0]).config
+        config = resolve(asked(text_file, **{**sizes, **settings}), None, task, machine()[0]).config
         model = task.build(config.model)
         return choose_kernels(config, model, task.objective(model, config), gpu, processes)
 

@@ -117,17 +117,19 @@ class _HeadLoss(Function):
                     else:
                         dw += gradient.t() @ h[chosen]
         ctx.save_for_backward(dx, None if dw is None else dw[:V])
-        ctx.types = x.dtype, weight.dtype
+        ctx.types, ctx.added_to = (x.dtype, weight.dtype), weight if by_kernel else None
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        gradients = (
-            None if d is None else (d * above[0]).to(kind)
-            for d, kind in zip(ctx.saved_tensors, ctx.types, strict=True)
-        )
-        return *gradients, None, None, None
+        dx, dw = ctx.saved_tensors
+        of_x, of_weight = ctx.types
+        dx = (dx * above[0]).to(of_x)
+        if dw is not None and ctx.added_to is not None and ctx.added_to.grad is not None:
+            ctx.added_to.grad.addcmul_(dw, above[0])  # as the other products of the fused pass
+            dw = None
+        return dx, None if dw is None else (dw * above[0]).to(of_weight), None, None, None
 
 
 def with_gradient(scores: Tensor, targets: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
