@@ -6,6 +6,7 @@
     walk.py      the kernels of a step, one after the other
     graphs.py    the same as CUDA graphs, one for each number of rows
     choose.py    choices from scores, as sampling.py makes them
+    ahead.py     a step that was begun before it was asked for
     step.py      `GraphStep`, which the engine takes like any other step
     kernels/     the kernels, written in Triton; only files there import it
 

@@ -6,7 +6,9 @@
     loss.py        scores into their gradient: when by a kernel
     formulas.py    what lies between the products, as the books write it
     launch.py      the same by own kernels: name for name, argument for argument;  kernels/ these, in Triton
+    attention_blocks.py   how attention is divided for a GPU
+    blaslt.py      products that add and bend, by the library below PyTorch's
 
-Products are PyTorch's. A test holds the twin by formulas to the open pass, and another each kernel to its
-formula. What it never builds: q, k and v apart, attn_out, mlp_hidden before dropout, mlp_out, logits.
+Other products are PyTorch's. A test holds the twin by formulas to the open pass, and another each kernel to
+its formula. What it never builds: q, k and v apart, attn_out, mlp_hidden before dropout, mlp_out, logits.
 """
