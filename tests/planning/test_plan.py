@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,16 +15,22 @@ from typer.testing import CliRunner
 
 from glassformer.cli.main import app
 from glassformer.config.schema import Config, build
+from glassformer.core.device import Precision
 from glassformer.core.errors import UsageError
+from glassformer.data.shards import Tokens
 from glassformer.models.model import parameter_count
 from glassformer.models.operations import operations_per_token
+from glassformer.objectives.language import LanguageModelling
 from glassformer.objectives.loss import cross_entropy
+from glassformer.planning import fused
 from glassformer.planning.count import count, operations
 from glassformer.planning.devices import DEVICES, find
 from glassformer.planning.memory import activation_bytes, memory, optimizer_bytes
 from glassformer.planning.plan import make_plan
 from glassformer.planning.time import step_time
 from glassformer.tasks.registry import make_model
+from glassformer.tools.bench.train import OURS, SIZES
+from glassformer.training.device.fitting import fits
 from glassformer.training.optim import make_optimizers
 
 MEASURED = json.loads((Path(__file__).parents[2] / "benchmarks" / "plan.json").read_text())
@@ -126,6 +133,51 @@ def test_plans_agree_with_what_was_measured(name: str) -> None:
     )
     seconds = step_time(config, DEVICES["h200"], t.batch, t.accumulate)
     assert seconds == pytest.approx(measurement["seconds"], rel=0.20)
+
+
+BY_FUSED_STEP = json.loads((Path(__file__).parents[2] / "benchmarks" / "train_gpu.json").read_text())
+
+
+@pytest.mark.parametrize("name", BY_FUSED_STEP["cases"])
+def test_plans_of_the_fused_step_agree_with_what_was_measured(name: str) -> None:
+    """benchmarks/train_gpu.json: memory within 15 %, time within 20 %."""
+    case = BY_FUSED_STEP["cases"][name]
+    block = OURS["the second by fused kernels" if case["own"] else "the first by fused kernels"]
+    training = {"batch": 64, "precision": "bf16", "kernels": "fused", "optimizer": block[1]}
+    config = build({"model": {**SIZES[case["size"]], **block[0]}, "training": training})
+    assert fused.applies(config, 1)
+    peak = fused.memory(config, 64 * config.model.context).peak
+    assert peak == pytest.approx(case["memory"], rel=0.15)
+    assert fused.step_time(config, DEVICES["h200"], 64) == pytest.approx(case["seconds"], rel=0.20)
+
+
+def test_the_fused_step_is_planned_where_it_would_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glassformer.training.device.fitting.missing", lambda _: None)
+    gpu = Precision("bf16", torch.device("cuda"))
+    model = {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocab": 50}
+    changes: list[dict[str, dict[str, Any]]] = [
+        {"model": m}
+        for m in (
+            {}, {"norm": "rms"}, {"norm": "batch"}, {"placement": "post"}, {"residual": False}, {"window": 3},
+            {"position": "alibi"}, {"position": "learned"}, {"word_dropout": 0.1}, {"head_width": 24},
+            {"value_width": 32}, {"scaled": False}, {"attention": "projected"}, {"shift": "layers"},
+            {"kv_heads": 1}, {"dropout": 0.2, "bias": True},
+        )
+    ]  # fmt: skip
+    changes += [{"training": t} for t in ({"optimizer": "sgd"}, {"optimizer": "adamw"}, {"compile": "on"})]
+    for change in changes:
+        config = build(
+            {"model": {**model, **change.get("model", {})}, "training": change.get("training", {})}
+        )
+        net = make_model("language", config.model)
+        objective = LanguageModelling(Tokens([np.arange(500) % 50], 500), 16, 0)
+        for processes in (1, 2):
+            taken = fits(net, objective, config.training, gpu, processes) is None
+            assert fused.applies(config, processes) == taken, (change, processes)
+    plan = make_plan(build({"model": model, "training": {"batch": 8}}), find("h100"), 1, 1e6)
+    assert plan.config.training.kernels == "fused" and plan.config.training.compile == "off"
+    with pytest.raises(UsageError, match="fused is for one GPU"):
+        make_plan(build({"model": model, "training": {"batch": 8, "kernels": "fused"}}), find("h100"), 2, 1e6)
 
 
 def test_the_measured_cases_span_what_they_should() -> None:

@@ -8,6 +8,7 @@ from glassformer.config.recipes import merge
 from glassformer.config.schema import Config, build
 from glassformer.config.section import Settings
 from glassformer.core.errors import UsageError
+from glassformer.planning import fused
 from glassformer.planning.count import count, operations
 from glassformer.planning.devices import Device
 from glassformer.planning.memory import Memory, memory
@@ -131,7 +132,7 @@ def make_plan(
         raise UsageError("this training goes by minutes, not by steps: say how much it reads, --tokens 10e9")
     if count(config.model).parameters > LARGEST:
         raise UsageError(f"a model of {count(config.model).parameters:.1e} parameters is beyond any plan")
-    config = _decided(config, slow=device.name == "cpu")
+    config = _decided(config, device.name == "cpu", devices)
     batch = config.training.batch
     if batch % devices:
         nearest = max(devices, round(batch / devices) * devices)
@@ -152,20 +153,31 @@ def make_plan(
     return Plan(config, device, devices, tokens, price, _excerpt(options))
 
 
-def _decided(config: Config, slow: bool) -> Config:
+def _decided(config: Config, slow: bool, devices: int) -> Config:
     """With what training would choose by itself on such a device."""
     chosen: Settings = {}
     if config.training.precision == "auto":
         chosen["precision"] = "float32" if slow else "bf16"
-    if config.training.compile == "auto":  # a training worth a plan is long enough for it
+    taken = not slow and fused.applies(config, devices)
+    if config.training.kernels == "fused" and not taken:
+        raise UsageError(
+            "training.kernels fused is for one GPU and not for every model (docs/training.md): leave it out"
+        )
+    if taken:
+        chosen |= {"kernels": "fused", "compile": "off"}
+    elif config.training.compile == "auto":  # a training worth a plan is long enough for it
         chosen["compile"] = "off" if slow else "on"
     return build(merge(config.model_dump(), {"training": chosen}))
 
 
 def _option(config: Config, device: Device, devices: int, layout: str, accumulate: int) -> Option:
     samples = config.training.batch // devices
-    need = memory(config, samples * config.model.context // accumulate, layout, devices, accumulate)
-    compute = step_time(config, device, samples, accumulate, 1 / devices if layout == "fsdp" else 1.0)
+    tokens = samples * config.model.context // accumulate
+    if config.training.kernels == "fused":
+        need, compute = fused.memory(config, tokens), fused.step_time(config, device, samples, accumulate)
+    else:
+        need = memory(config, tokens, layout, devices, accumulate)
+        compute = step_time(config, device, samples, accumulate, 1 / devices if layout == "fsdp" else 1.0)
     link = device.link if devices <= MACHINE_DEVICES else NETWORK
     stall = max(0.0, _traffic(config, layout, devices, accumulate) / link - OVERLAP * compute)
     fits = need.peak + PYTORCH_BYTES <= USABLE_SHARE * device.memory
