@@ -15,9 +15,11 @@ def _a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(make, "device_of", lambda model: torch.device("cuda", 0))
 
 
-def test_a_precision_that_is_named_takes_kernels_and_auto_the_open_pass() -> None:
+def test_much_text_takes_kernels_and_so_does_a_precision_that_is_named() -> None:
     model = tiny_model()
-    assert isinstance(make.make_step(model), OpenStep)
+    assert isinstance(make.make_step(model), GraphStep)
+    assert isinstance(make.make_step(model, tokens=10), OpenStep)
+    assert isinstance(make.make_step(tiny_model(placement="post")), OpenStep)
     assert isinstance(make.make_step(model, weights="open"), OpenStep)
     one, many = make.make_step(model, weights="f32"), make.make_step(model, 64, weights="bf16")
     assert isinstance(one, GraphStep) and one.products == "vectors"

@@ -162,6 +162,71 @@ def test_the_engine_writes_what_the_plain_loop_writes(products: Products) -> Non
         assert one.handle.error is None and one.ids == plainly(model, text, 9, sampler)
 
 
+def test_steps_are_begun_before_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One step is asked for; the others were under way. One whose choice is not sure is done once more."""
+    model = tiny_model(layers=1, heads=1, context=40)
+    step, done = GraphStep(model, 12), list[str]()
+    for name in ("walk_and_draw", "_move_on"):
+        own = getattr(step, name)
+        monkeypatch.setattr(step, name, lambda *a, own=own, name=name: [done.append(name), own(*a)][1])
+    expected = plainly(model, [1, 2, 3], 9, Sampler(seed=1))
+
+    def write() -> list[int]:
+        done.clear()
+        engine = Engine(step)
+        told = Told(engine, [1, 2, 3], 9, Sampler(seed=1))
+        run(engine)
+        return told.ids
+
+    assert write() == expected and done == ["walk_and_draw"] + 8 * ["_move_on"]
+    read, draws = step._drawing.read, 0
+
+    def unsure_at_fourth(draw: int, scores: object, *rest: object) -> list[int] | None:
+        nonlocal draws
+        draws += 1
+        return None if draws == 4 and scores is None else read(draw, scores, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(step._drawing, "read", unsure_at_fourth)
+    assert write() == expected and done.count("walk_and_draw") == 2
+
+
+def test_a_step_that_nobody_asked_for_costs_nobody_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model(layers=1, heads=1, context=40)
+    step = GraphStep(model, 12)
+
+    def fails(*_: object) -> None:
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(step, "_move_on", fails)
+    monkeypatch.setattr(step, "_begin", fails)
+    engine = Engine(step)
+    told = Told(engine, [1, 2, 3], 6, Sampler(seed=1))
+    run(engine)
+    assert told.handle.error is None and told.ids == plainly(model, [1, 2, 3], 6, Sampler(seed=1))
+
+
+def test_a_text_that_goes_another_way_is_not_given_what_was_begun() -> None:
+    """Some tokens forgotten and others read in their place: the same length, and the same last token."""
+    model = tiny_model(layers=1, heads=1, context=40)
+    greedy = [Sampler(temperature=0)]
+    step = GraphStep(model, 64)
+
+    def after(*ids: int) -> list[int]:
+        slot = step.open(ids, shares=False)
+        assert step.reserve(slot, 8)
+        step.scores([Piece(slot, list(ids[:-1]), 0)])
+        return step.choose([Piece(slot, [ids[-1]])], greedy, [len(ids)])
+
+    for other in range(4, 12):
+        slot = step.open([], shares=False)
+        assert step.reserve(slot, 8)
+        step.scores([Piece(slot, [1, 2], 0)])
+        (token,) = step.choose([Piece(slot, [3])], greedy, [3])
+        step.forget(slot, 1)
+        step.scores([Piece(slot, [other, other], 0)])
+        assert step.choose([Piece(slot, [token])], greedy, [4]) == after(1, other, other, token)
+
+
 def test_wishes_take_the_scores() -> None:
     model, text = tiny_model(layers=1), [1, 2, 3]
     how = Sampler(seed=3, repetition_penalty=1.5, bias={4: 2.0})

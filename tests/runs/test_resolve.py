@@ -16,7 +16,7 @@ from glassformer.core import device
 from glassformer.core.errors import UsageError
 from glassformer.data.datasets import open_corpus
 from glassformer.runs.asked import gather_asked
-from glassformer.runs.machine import Machine, choose_kernels
+from glassformer.runs.machine import Machine
 from glassformer.runs.resolve import resolve
 from glassformer.tasks.language_model import LanguageTask
 from glassformer.tasks.task import TextAmount
@@ -206,20 +206,24 @@ def test_on_a_gpu_the_fused_step_is_taken_where_it_can_be(
     gpu = torch.device("cuda")
     sizes = {"model.width": 32, "model.heads": 2, "training.precision": "bf16"}
 
-    def chosen(processes: int = 1, **settings: Any) -> tuple[str, str | None]:
-        config = resolve(asked(text_file, **{**sizes, **settings}), None, task, machine()[0]).config
-        model = task.build(config.model)
-        return choose_kernels(config, model, task.objective(model, config), gpu, processes)
+    def chosen(processes: int = 1, **settings: Any) -> tuple[str, str]:
+        here, _ = machine(device=gpu, processes=processes)
+        resolved = resolve(asked(text_file, **{**sizes, **settings}), None, task, here)
+        assert resolved.config.training.kernels == settings.get("training.kernels", "auto")
+        return resolved.config.training.compile, " ".join(resolved.reasons)
 
-    assert chosen() == ("fused", None)
+    compiled, reasons = chosen()
+    assert compiled == "off" and "PyTorch's kernels" not in reasons
     for settings, why in (
         ({"model.family": "lstm"}, "windows of a text"),
         ({"model.window": 4}, "window"),
         ({"training.optimizer": "sgd"}, "sgd"),
         ({"training.precision": "float32"}, "float32"),
         ({"training.compile": "on"}, "compile"),
+        ({"training.freeze": ["stack"]}, "nothing below the head is trained"),
     ):
-        kernels, reason = chosen(**settings)
-        assert kernels == "auto" and reason is not None and why in reason
-    assert chosen(processes=2)[0] == "auto"
-    assert chosen(**{"training.kernels": "off"}) == ("off", None)
+        _, reasons = chosen(**settings)
+        assert "PyTorch's kernels; the fused step" in reasons and why in reasons
+    assert "it is for one process" in chosen(processes=2)[1]
+    assert "PyTorch's kernels" not in chosen(**{"training.kernels": "off"})[1]
+    fails("it is for one process", lambda: chosen(processes=2, **{"training.kernels": "fused"}))

@@ -89,7 +89,7 @@ def generate(
         typer.Option(
             help="On a CPU: f32, bf16 or int8 (smaller, faster, less exact: `eval RUN --weights int8` says "
             "how much), open (the open pass); auto chooses f32 or open by the work. On a GPU: f32 or bf16 "
-            "take kernels of our own; auto is open.",
+            "take kernels of our own, open the open pass; auto is f32 for much text, where the model fits.",
         ),
     ] = "auto",
     beams: Annotated[

@@ -29,7 +29,7 @@ from glassformer.models.products import add_wide_product
 from glassformer.models.tap import Tap, off
 
 NOT_SCORED = -100  # as a target: a position that has nothing to get right
-SCORES_AT_ONCE = {"cpu": 1 << 23, "cuda": 1 << 29}
+SCORES_AT_ONCE = {"cpu": 1 << 23, "cuda": 1 << 28}
 LEAST_ROWS = 512  # fewer make small products, which are slow
 
 
@@ -95,8 +95,8 @@ class _HeadLoss(Function):
             wide = torch.promote_types(dtype, torch.float32)
             h, w, V = x.to(dtype), weight.to(dtype), len(weight)
             by_kernel = gpu_loss.fits(x, dtype)
-            if by_kernel:
-                rows = max(gpu_loss.ROW, rows // gpu_loss.ROW * gpu_loss.ROW)
+            if by_kernel:  # scores are all there is
+                rows = max(gpu_loss.ROW, 2 * rows // gpu_loss.ROW * gpu_loss.ROW)
                 w = F.pad(w, (0, 0, 0, gpu_loss.padding(V)))
             total = x.new_zeros((), dtype=wide)
             dx = torch.empty_like(h)

@@ -8,14 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
 from glassformer.config.schema import Config
-from glassformer.config.training import Kernels
 from glassformer.core.device import Precision, PrecisionName, multiplies_bf16
-from glassformer.objectives.objective import Objective
 from glassformer.tasks.task import Task
-from glassformer.training.device.fitting import fits
 from glassformer.training.timing import seconds_per_step
 
 LARGE_WIDTH = 64  # of a transformer, from which a CPU with bfloat16 products trains faster by them
@@ -44,18 +40,6 @@ def choose_precision(config: Config, device: torch.device) -> PrecisionName:
     return Precision.choose(config.training.precision, device, large).name
 
 
-def choose_kernels(
-    config: Config, model: nn.Module, objective: Objective, device: torch.device, processes: int
-) -> tuple[Kernels, str | None]:
-    """What `auto` means: on a GPU the fused step, where it can be; else why it cannot."""
-    asked = config.training.kernels
-    if asked != "auto" or device.type != "cuda":
-        return asked, None
-    precision = Precision(choose_precision(config, device), device)
-    reason = fits(model, objective, config.training, precision, processes)
-    return ("fused", None) if reason is None else ("auto", reason)
-
-
 def measure_step(
     task: Task, config: Config, device: torch.device, processes: int = 1, repeats: int = 8
 ) -> float:
@@ -65,8 +49,6 @@ def measure_step(
     with torch.random.fork_rng([]):
         model = task.build(config.model).to(device)
     objective = task.objective(model, config)
-    kernels, _ = choose_kernels(config, model, objective, device, processes)
-    training = training.model_copy(update={"kernels": kernels})
     return seconds_per_step(model, objective, training, device, width=config.model.width, repeats=repeats)
 
 

@@ -19,11 +19,12 @@ from glassformer.core.device import Precision
 from glassformer.core.errors import UsageError
 from glassformer.models.model import Body
 from glassformer.runs.autosize import choose_sizes, in_layers
-from glassformer.runs.machine import Machine, choose_kernels, choose_precision
+from glassformer.runs.machine import Machine, choose_precision
 from glassformer.runs.processes import check_division
 from glassformer.tasks.task import Task
 from glassformer.training.compile import compile_pays
-from glassformer.training.device.fitting import check_fused
+from glassformer.training.device.fitting import check_fused, fits, takes_fused
+from glassformer.training.optim import freeze
 from glassformer.training.parallel.layout import check_layout
 
 RECIPE_MINUTES = 1.0  # that a recipe without a number of steps is trained for when nothing is said
@@ -61,22 +62,23 @@ def resolve(asked: Settings, recipe: str | None, data: Task, machine: Machine) -
         model = data.build(config.model)
     objective = data.objective(model, config)
     precision = choose_precision(config, machine.device)
-    kernels, lacking = choose_kernels(config, model, objective, machine.device, machine.processes)
-    if lacking is not None:
-        reasons.append(f"Note: steps go by PyTorch's kernels; the fused step is not for this: {lacking}.")
+    freeze(model, config.training.freeze)
+    how = model, objective, config.training, Precision(precision, machine.device), machine.processes
     if config.training.kernels == "fused":
-        chosen = Precision(precision, machine.device)
-        check_fused(model, objective, config.training, chosen, machine.processes)
+        check_fused(*how)
+    fused = takes_fused(*how)
+    if machine.device.type == "cuda" and config.training.kernels == "auto" and not fused:
+        reasons.append(f"Note: steps go by PyTorch's kernels; the fused step is not for this: {fits(*how)}.")
     check_layout(model, config.training.parallel, machine.processes, precision)
     compiled = config.training.compile
-    if compiled == "auto" and kernels == "fused":
+    if compiled == "auto" and fused:
         compiled = "off"  # own kernels need no compiler
     if compiled == "auto":
         opaque = any(isinstance(m, Body) and not m.compiles for m in model.modules())
         measure = machine.seconds_per_step if seconds is None else lambda _: seconds
         pays = not opaque and compile_pays(config.training.steps, machine.device, lambda: measure(config))
         compiled = "on" if pays else "off"
-    decided = {"training": {"compile": compiled, "precision": precision, "kernels": kernels}}
+    decided = {"training": {"compile": compiled, "precision": precision}}
     reasons = [*reasons, *(f"Note: {warning}." for warning in data.warnings(config, "train"))]
     reasons += _long_warmup(config.training)
     return Resolved(build(merge(config.model_dump(), decided)), reasons)

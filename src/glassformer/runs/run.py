@@ -18,7 +18,6 @@ from glassformer.data.newlines import unified
 from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
 from glassformer.generation.engine import ROWS, Engine
-from glassformer.generation.fast import fits
 from glassformer.generation.limits import refuse_with_beams
 from glassformer.generation.make import (
     PRECISIONS,
@@ -146,8 +145,8 @@ class Run(OpenedRun):
             if (state := weights_state(self.language_model)) != self._engines_of:
                 self._engines, self._engines_of = {}, state  # what they remember is of other weights
             chosen = choose_weights(self.language_model, weights, tokens)
-            if weights == "auto" and "f32" in self._engines and fits(self.language_model) is None:
-                chosen = "f32"  # it is there by now
+            if weights == "auto" and "f32" in self._engines:  # what much text takes is there by now
+                chosen = choose_weights(self.language_model)
             engine = self._engines.get(chosen)
             if engine is None or engine.rows < min(texts, ROWS):
                 rows = 1 << (texts - 1).bit_length()  # so that it is not made anew for each text more

@@ -21,7 +21,6 @@ from torch import nn
 from glassformer.config.training import TrainingConfig
 from glassformer.core.device import Precision
 from glassformer.core.errors import DivergedError, RunError
-from glassformer.core.triton_kernels import missing
 from glassformer.data.order import fold_seed
 from glassformer.models.fast.wanted import have_threads, own_loops
 from glassformer.models.gpu.twin import Twin
@@ -29,7 +28,7 @@ from glassformer.models.model import LanguageModel
 from glassformer.objectives.objective import Batch, Objective
 from glassformer.training.checkpoint.snapshot import Progress
 from glassformer.training.compile import repeatable
-from glassformer.training.device.fitting import check_fused, pass_type
+from glassformer.training.device.fitting import pass_type, takes_fused
 from glassformer.training.device.step import DeviceStep
 from glassformer.training.device.updates import DeviceUpdates
 from glassformer.training.diagnose import explain
@@ -88,8 +87,7 @@ class Steps:
         self.own_kernels = able and config.kernels != "off"
         self.layout = make_layout(model, config.parallel, world, device, self.precision.name)
         self.fused: DeviceStep | None = None
-        # A run that goes on where there is no Triton goes on without; its environment says so.
-        if config.kernels == "fused" and (device.type != "cuda" or missing(device) is None):
+        if takes_fused(model, objective, config, self.precision, world.size):
             self.updates, self.fused = self._make_fused()
         else:
             self.updates = Updates(self.layout, config, self.precision)
@@ -100,7 +98,6 @@ class Steps:
 
     def _make_fused(self) -> tuple[DeviceUpdates, DeviceStep]:
         model, objective, config = self.model, self.objective, self.config
-        check_fused(model, objective, config, self.precision, self.world.size)
         assert isinstance(model, LanguageModel)
         updates = DeviceUpdates(self.layout, config, self.precision)
         return updates, DeviceStep(Twin(model, pass_type(self.precision)), objective, updates, config)

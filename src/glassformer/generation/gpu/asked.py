@@ -48,4 +48,4 @@ class Asked:
         self._sent[which].synchronize()
         self._pinned[which].copy_(self._from)
         self._to.copy_(self._pinned[which], non_blocking=True)
-        self._sent[which].record()
+        self._sent[which].record(torch.cuda.current_stream(self._to.device))

@@ -115,7 +115,7 @@ class Drawing:
         self._said[which].copy_(self.chosen, non_blocking=True)
         if self.chosen.is_cuda:
             done = self._done[which] = torch.cuda.Event()
-            done.record()
+            done.record(torch.cuda.current_stream(self.chosen.device))
         return which
 
     def read(

@@ -11,9 +11,9 @@ in a page of that text alone, and whoever gets the page writes later.
 Letters: R scored positions, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ from glassformer.generation.sampling import Sampler
 from glassformer.generation.step import Piece, Slot
 from glassformer.models.model import LanguageModel
 
+T = TypeVar("T")
 Precision = Literal["float32", "bfloat16"]
 IDLE = Sampler(temperature=0)  # of rows that belong to nobody
 FEW_TEXTS = 2  # up to which products row by row are the faster ones
@@ -52,7 +53,8 @@ class GraphStep(RowStep):
     ):
         """`texts`: how many are written at once, which decides on the kind of products unless it is given.
 
-        In float32 the model's own parameters are read, also when they change; bfloat16 is a copy, made now.
+        In float32 the model's own parameters are read, also when they change (but for a step that was begun
+        before); bfloat16 is a copy, made now.
         """
         if (reason := fits(model)) is not None:
             raise ValueError(f"the step of a GPU cannot compute this model: {reason}")
@@ -86,20 +88,42 @@ class GraphStep(RowStep):
     ) -> list[int]:
         ahead, self._ahead = self._ahead, None
         rows = None if ahead is None else ahead.rows_of(pieces, samplers, positions)
-        if ahead is None or rows is None:
+        tokens, draw = None, None
+        if ahead is not None and rows is not None:
+            same = ahead.undisturbed and rows == list(range(len(ahead.slots)))
+            draw = self._spared(partial(self._move_on, ahead.slots)) if same else None
+            scores = self._walk.scores if ahead.undisturbed and draw is None else None
+            tokens = self._drawing.read(ahead.draw, scores, ahead.samplers, ahead.positions, rows)
+        if tokens is None:  # nothing was begun, or it takes scores to settle that are no longer there
             tokens, draw = super().choose(pieces, samplers, positions), None
         else:
-            same = ahead.undisturbed and rows == list(range(len(ahead.slots)))
-            draw = self._move_on(ahead.slots) if same else None
-            scores = self._walk.scores if ahead.undisturbed and draw is None else None
-            found = self._drawing.read(ahead.draw, scores, ahead.samplers, ahead.positions, rows)
-            if found is None:  # settled by the scores, which it takes another step to have
-                return super().choose(pieces, samplers, positions)
-            tokens = found
             for piece in pieces:
                 piece.slot.length += 1
-        self._ahead = self._begin([piece.slot for piece in pieces], tokens, samplers, positions, draw)
+        slots = [piece.slot for piece in pieces]
+        self._ahead = self._spared(partial(self._begin, slots, tokens, samplers, positions, draw))
         return tokens
+
+    def scores(self, pieces: Sequence[Piece]) -> Tensor:
+        self._forget_ahead(*(piece.slot for piece in pieces))
+        return super().scores(pieces)
+
+    def forget(self, slot: Slot, length: int) -> None:
+        self._forget_ahead(slot)
+        super().forget(slot, length)
+
+    def _forget_ahead(self, *slots: Slot) -> None:
+        """One of these texts goes another way than the step that was begun for it."""
+        if self._ahead is not None and any(slot is other for slot in slots for other in self._ahead.slots):
+            self._ahead = None
+
+    @staticmethod
+    def _spared(begin: Callable[[], T | None]) -> T | None:
+        """A step that nobody has asked for costs no text its tokens, whatever goes wrong with it: want of
+        memory, of a compiler. If that stays, the next step that is asked for says so."""
+        try:
+            return begin()
+        except Exception:
+            return None
 
     @torch.no_grad()
     def _move_on(self, slots: Sequence[Slot]) -> int | None:

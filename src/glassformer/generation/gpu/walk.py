@@ -31,7 +31,7 @@ NO_NORM = Norm()
 MOST_INPUTS = 4096  # that a warp can keep of a row of weights
 FEW_INPUTS = 1024  # of which it can keep `TIMES` rows
 
-# Sizes that only change how fast it is. The bits depend on LANES, SPAN, INPUTS and PARTS.
+# Sizes that change how fast it is, and the order of sums: LANES, SPAN, INPUTS, TILE_INPUTS and PARTS.
 LANES = 64  # positions that are looked at together
 SPAN: dict[Products, int] = {"vectors": 64, "tiles": 128}  # positions that one program looks at
 OUTPUTS, INPUTS = 2, 128  # of a tile of weights, vectors; as many warps as outputs

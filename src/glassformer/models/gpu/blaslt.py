@@ -5,12 +5,14 @@ offers no way to these. Twins of `product_onto`, `gelu_product` and `gelu_produc
 they save is a trip of the result to memory and back.
 
 The library's first choice for a shape is taken and kept, never a trial: else the bits would follow the clock.
-Sums are never added up in place by several at once, so that equal products give equal bits.
+Sums are never added up in place by several at once, so that equal products give equal bits. Where it knows no
+way, or a matrix begins where it does not look for one, there is no product: None.
 
 Letters: n rows, K inputs, N outputs. For the library matrices lie column by column, so each is transposed.
 """
 
 import ctypes
+import threading
 from functools import cache
 from typing import Any
 
@@ -18,12 +20,13 @@ import torch
 from torch import Tensor
 
 EIGHT = 8  # sizes are multiples of it, so that every row begins where wide reads can
-ALIGNED = 16  # bytes
+ALIGNED = 256  # bytes, as its choices take for granted
 WORKSPACE = 64 << 20  # bytes
 # Numbers of its interface
 COMPUTE_FLOAT32, FLOAT32, BFLOAT16 = 68, 0, 14
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, AUXILIARY, AUXILIARY_STRIDE = 3, 4, 7, 11, 12
 MOST_WORKSPACE, REDUCTIONS = 1, 3
+NOT_SUPPORTED = 15
 REPEATABLE = (
     2 | 4
 )  # ways of adding up split sums: by a kernel of its own, in the type of sums or of the result
@@ -36,35 +39,41 @@ def missing() -> str | None:
     if not torch.version.cuda or torch.version.hip:
         return "PyTorch was built without CUDA"
     try:
-        _library()
+        _library(torch.cuda.current_device())
     except (OSError, RuntimeError) as error:
         return f"cuBLASLt was not found: {error}"
     return None
 
 
 @cache
-def _library() -> "_Library":
-    return _Library()
+def _library(device: int) -> "_Library":
+    """A GPU's own."""
+    with torch.cuda.device(device):
+        return _Library()
 
 
-def product_onto(x: Tensor, w: Tensor, onto: Tensor | None) -> Tensor:
+def _of(x: Tensor) -> "_Library":
+    return _library(x.get_device())
+
+
+def product_onto(x: Tensor, w: Tensor, onto: Tensor | None) -> Tensor | None:
     """x (n, K) wᵀ (N, K) on top of what is there (n, N)."""
     (n, K), N = x.shape, len(w)
-    return _library().multiply(w, x, x.new_empty(n, N), (N, n, K), (True, False), onto=onto)
+    return _of(x).multiply(w, x, x.new_empty(n, N), (N, n, K), (True, False), onto=onto)
 
 
-def gelu_product(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+def gelu_product(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor] | None:
     """x wᵀ, and its gelu (by tanh)."""
     (n, K), N = x.shape, len(w)
     before, after = x.new_empty(n, N), x.new_empty(n, N)
-    _library().multiply(w, x, after, (N, n, K), (True, False), GELU_KEPT, before)
-    return before, after
+    done = _of(x).multiply(w, x, after, (N, n, K), (True, False), GELU_KEPT, before)
+    return None if done is None else (before, after)
 
 
-def gelu_product_back(dy: Tensor, w: Tensor, before: Tensor) -> Tensor:
+def gelu_product_back(dy: Tensor, w: Tensor, before: Tensor) -> Tensor | None:
     """dy (n, N) w (N, K), times the derivative of gelu at `before` (n, K)."""
     (n, N), K = dy.shape, w.shape[1]
-    return _library().multiply(w, dy, dy.new_empty(n, K), (K, n, N), (False, False), GELU_BACK, before)
+    return _of(dy).multiply(w, dy, dy.new_empty(n, K), (K, n, N), (False, False), GELU_BACK, before)
 
 
 class _Library:
@@ -72,8 +81,9 @@ class _Library:
         major = (torch.version.cuda or "").split(".")[0]
         self._lib = ctypes.CDLL(f"libcublasLt.so.{major}")
         self._handle = self._made("cublasLtCreate")
-        self._plans: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        self._spaces: dict[tuple[int, int], Tensor] = {}
+        self._plans: dict[tuple[Any, ...], tuple[Any, ...] | None] = {}
+        self._spaces: dict[int, Tensor] = {}  # of each stream
+        self._busy = threading.Lock()  # a plan is told the place of its auxiliary just before it is called
 
     def multiply(
         self,
@@ -85,35 +95,39 @@ class _Library:
         epilogue: int = PLAIN,
         auxiliary: Tensor | None = None,
         onto: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Tensor | None:
         """out (m, n) = epilogue(a b) + onto, all column by column; sizes are m, n, k."""
         tensors = [t for t in (a, b, out, auxiliary, onto) if t is not None]
         assert all(t.is_contiguous() and t.dtype == torch.bfloat16 for t in tensors)
-        assert all(t.data_ptr() % ALIGNED == 0 for t in tensors) and all(s % EIGHT == 0 for s in sizes[::2])
-        device = a.device.index or 0
-        key = device, sizes, transposed, epilogue
-        if key not in self._plans:
-            self._plans[key] = self._plan(sizes, transposed, epilogue)
-        description, of_a, of_b, of_out, algorithm = self._plans[key]
-        if auxiliary is not None:
-            self._set("MatmulDesc", description, AUXILIARY, ctypes.c_void_p(auxiliary.data_ptr()))
+        if any(t.data_ptr() % ALIGNED for t in tensors) or any(size % EIGHT for size in sizes[::2]):
+            return None
         stream = torch.cuda.current_stream(a.device).cuda_stream
-        if (device, stream) not in self._spaces:  # two streams with one would wait for each other for ever
-            self._spaces[device, stream] = torch.empty(WORKSPACE, dtype=torch.uint8, device=a.device)
-        space, under = self._spaces[device, stream], out if onto is None else onto
-        at = [ctypes.c_void_p(t.data_ptr()) for t in (a, b, under, out, space)]
-        one, share = ctypes.c_float(1.0), ctypes.c_float(0.0 if onto is None else 1.0)
-        self._call(
-            "cublasLtMatmul", self._handle, description, ctypes.byref(one), at[0], of_a, at[1], of_b,
-            ctypes.byref(share), at[2], of_out, at[3], of_out, algorithm, at[4],
-            ctypes.c_size_t(WORKSPACE), ctypes.c_void_p(stream),
-        )  # fmt: skip
+        if stream not in self._spaces:  # two streams with one would wait for each other for ever
+            self._spaces[stream] = torch.empty(WORKSPACE, dtype=torch.uint8, device=a.device)
+        space, under = self._spaces[stream], out if onto is None else onto
+        with self._busy, torch.cuda.device(a.device):
+            key = sizes, transposed, epilogue
+            if key not in self._plans:
+                self._plans[key] = self._plan(sizes, transposed, epilogue)
+            plan = self._plans[key]
+            if plan is None:
+                return None
+            description, of_a, of_b, of_out, algorithm = plan
+            if auxiliary is not None:
+                self._set("MatmulDesc", description, AUXILIARY, ctypes.c_void_p(auxiliary.data_ptr()))
+            at = [ctypes.c_void_p(t.data_ptr()) for t in (a, b, under, out, space)]
+            one, share = ctypes.c_float(1.0), ctypes.c_float(0.0 if onto is None else 1.0)
+            self._call(
+                "cublasLtMatmul", self._handle, description, ctypes.byref(one), at[0], of_a, at[1], of_b,
+                ctypes.byref(share), at[2], of_out, at[3], of_out, algorithm, at[4],
+                ctypes.c_size_t(WORKSPACE), ctypes.c_void_p(stream),
+            )  # fmt: skip
         return out
 
     def _plan(
         self, sizes: tuple[int, int, int], transposed: tuple[bool, bool], epilogue: int
-    ) -> tuple[Any, ...]:
-        """What is multiplied, how the matrices lie, and the library's first choice."""
+    ) -> tuple[Any, ...] | None:
+        """What is multiplied, how the matrices lie, and the library's first choice, if it has one."""
         (m, n, k), (ta, tb) = sizes, transposed
         description = self._made(
             "cublasLtMatmulDescCreate", ctypes.c_int(COMPUTE_FLOAT32), ctypes.c_int(FLOAT32)
@@ -130,13 +144,14 @@ class _Library:
         self._set("MatmulPreference", wish, MOST_WORKSPACE, ctypes.c_uint64(WORKSPACE))
         self._set("MatmulPreference", wish, REDUCTIONS, ctypes.c_uint32(REPEATABLE))
         found, count = (ctypes.c_uint64 * 16)(), ctypes.c_int()  # an answer; its first 8 words are the choice
-        self._call(
-            "cublasLtMatmulAlgoGetHeuristic", self._handle, description, *layouts, layouts[2], wish,
-            ctypes.c_int(1), found, ctypes.byref(count),
-        )  # fmt: skip
+        status = self._lib.cublasLtMatmulAlgoGetHeuristic(
+            self._handle, description, *layouts, layouts[2], wish, ctypes.c_int(1), found, ctypes.byref(count)
+        )
         self._call("cublasLtMatmulPreferenceDestroy", wish)
-        if not count.value:
-            raise RuntimeError(f"cuBLASLt knows no way to multiply {sizes} with epilogue {epilogue}")
+        if status == NOT_SUPPORTED or (status == 0 and not count.value):
+            return None
+        if status:
+            raise RuntimeError(f"cublasLtMatmulAlgoGetHeuristic answered {status}")
         return description, *layouts, found
 
     def _layout(self, rows: int, columns: int) -> ctypes.c_void_p:

@@ -102,19 +102,22 @@ def joins_products(device: torch.device) -> bool:
 
 
 def product_onto(x: Tensor, w: Tensor, onto: Tensor | None) -> Tensor:
-    return (blaslt if x.is_cuda else formulas).product_onto(x, w, onto)
+    y = blaslt.product_onto(x, w, onto) if x.is_cuda else None
+    return formulas.product_onto(x, w, onto) if y is None else y
 
 
 def gelu_product(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    if x.is_cuda and len(w) >= WIDE:
-        return blaslt.gelu_product(x, w)
+    if x.is_cuda and len(w) >= WIDE and (both := blaslt.gelu_product(x, w)) is not None:
+        return both
     before = x @ w.t()
     return before, activate(before, "gelu-tanh", _no_seed(x.device), 0, 0.0)
 
 
 def gelu_product_back(dy: Tensor, w: Tensor, before: Tensor) -> Tensor:
     if dy.is_cuda and before.shape[1] >= WIDE:
-        return blaslt.gelu_product_back(dy, w, before)
+        dx = blaslt.gelu_product_back(dy, w, before)
+        if dx is not None:
+            return dx
     return activate_back(dy @ w, before, "gelu-tanh", _no_seed(dy.device), 0, 0.0)
 
 

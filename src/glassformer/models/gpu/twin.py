@@ -6,8 +6,11 @@ nothing between two products is written to memory twice.
 
     embed ──► norm ──► qkv ──► turn, attend ──► W_O ──► + norm ──► up ──► activate ──► down ──► + norm ──► …
 
-The + of a residual connection is done by the norm behind it if there is dropout in between, else by the
-product before it, where a library for that is there (blaslt.py).
+The + of a residual connection is done by the product before it, where a library for that is there (blaslt.py)
+and neither dropout nor a bias stands in between; else by the norm behind it.
+
+On the way back a parameter that has a gradient gets what is new added to it in place. So the pass is for
+`backward`, not for `torch.autograd.grad`.
 
 Letters: B batch, T positions, C model width, n rows (all positions of a batch).
 """

@@ -26,9 +26,7 @@ def ours(task: dict[str, Any]) -> float:
     torch.manual_seed(0)
     streams, tokens = task["streams"], task["tokens"]
     model = Decoder(ModelConfig.model_validate({**task["shape"], **task["block"]})).eval().to(task["device"])
-    if task["device"] != "cpu" and task["weights"] == "bf16":
-        model = model.bfloat16()
-    step = make_step(model, streams, weights=task["weights"] if task["device"] == "cpu" else "open")
+    step = make_step(model, streams, weights=task["weights"])
     sampler = Sampler(top_k=task["top_k"], seed=0) if task["top_k"] else Sampler(temperature=0)
     engine = Engine(step, rows=streams)
     best = 0.0

@@ -89,6 +89,8 @@ def measure(
     for turn in range(rounds):
         for tool in tools(nanogpt, fused):
             block, optimizer, kernels = OURS.get(tool, ({}, "adamw", "auto"))
+            if kernels == "auto" and device != "cpu":
+                kernels = "off"  # PyTorch's; the fused step has rows of its own
             compiles = compiled and kernels != "fused"
             say(f"{tool}: {size}, batch {batch}, {precision}{', compiled' if compiles else ''} …")
             task = {

@@ -24,12 +24,28 @@ def check_fused(
         )
 
 
+def takes_fused(
+    model: nn.Module, objective: Objective, config: TrainingConfig, precision: Precision, processes: int
+) -> bool:
+    """Whether a training goes by the fused step: on a GPU where it can, elsewhere if it was asked for.
+
+    A run that began with it and goes on in another place (several processes, no Triton) goes on without; its
+    environment says so.
+    """
+    if config.kernels == "off" or _place_lacks(precision, processes) is not None:
+        return False
+    if config.kernels == "fused":
+        check_fused(model, objective, config, precision, processes)
+        return True
+    return precision.device.type == "cuda" and fits(model, objective, config, precision, processes) is None
+
+
 def fits(
     model: nn.Module, objective: Objective, config: TrainingConfig, precision: Precision, processes: int
 ) -> str | None:
     """Why a training cannot go by the fused step; None: it can."""
-    if processes > 1:
-        return "it is for one process"
+    if (lacking := _place_lacks(precision, processes)) is not None:
+        return lacking
     if config.compile == "on":
         return "it is not compiled by PyTorch (training.compile is on)"
     if config.optimizer not in ("adamw", "muon"):
@@ -38,11 +54,17 @@ def fits(
         return "it is for next tokens in windows of a text"
     if precision.device.type == "cuda" and precision.name != "bf16":
         return f"on a GPU its products are in bf16, not in {precision.name}"
-    if precision.device.type not in ("cpu", "cuda"):
-        return f"it was never tried on {precision.device.type}"
-    if precision.device.type == "cuda" and (lacking := missing(precision.device)) is not None:
-        return lacking
     return model_fits(model)
+
+
+def _place_lacks(precision: Precision, processes: int) -> str | None:
+    """What it needs of where a training runs, whatever is trained."""
+    device = precision.device
+    if processes > 1:
+        return "it is for one process"
+    if device.type not in ("cpu", "cuda"):
+        return f"it was never tried on {device.type}"
+    return missing(device) if device.type == "cuda" else None
 
 
 def pass_type(precision: Precision) -> torch.dtype:

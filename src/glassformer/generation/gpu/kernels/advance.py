@@ -1,4 +1,7 @@
-"""From one step to the next without the host: the tokens that were chosen are read at the next positions."""
+"""From one step to the next without the host: the tokens that were chosen are read at the next positions.
+
+It never lets the kernel behind it begin early: all of a step read what it writes before they wait.
+"""
 
 import triton
 import triton.language as tl

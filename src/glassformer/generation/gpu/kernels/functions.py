@@ -1,8 +1,9 @@
 """What kernels are made of: activations, norms of a row, and how one waits for the one before it.
 
-A kernel may begin before the one in front of it has ended (programmatic dependent launch): it loads what no
-kernel of a step writes (weights, positions, page tables), then waits, then reads what that one has written.
-Every program of a kernel waits, so who has waited knows that all kernels before are done.
+A kernel may begin before the one in front of it has ended (programmatic dependent launch): it loads what none
+of these kernels writes (weights, tokens, positions, page tables), then waits, then reads what that one has
+written. Every program of a kernel waits, so who has waited knows that all kernels before are done. What moves
+tokens and positions on (advance.py) lets nobody begin early.
 """
 
 import triton
