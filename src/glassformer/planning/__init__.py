@@ -5,6 +5,7 @@
     count.py    parameters, matrices and operations of a transformer
     memory.py   the memory of one device while it trains, by part
     time.py     the time of one step on one device
+    fused.py    both, for the step of own kernels on a GPU
     devices.py  what devices can do
     show.py     a plan in words and columns
 
