@@ -46,6 +46,11 @@ def is_interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes")
 
 
+def next_power_of_2(n: int) -> int:
+    """The least that is not below n: what the sizes of blocks are."""
+    return 1 << (n - 1).bit_length()
+
+
 @cache
 def _lacks_compiler() -> str | None:
     """Whether Triton finds what it launches kernels with, where it looks for it."""

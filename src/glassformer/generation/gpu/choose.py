@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glassformer.core.triton_kernels import next_power_of_2
 from glassformer.generation import sampling
 from glassformer.generation.gpu.asked import Asked
 from glassformer.generation.gpu.kernels import draw
@@ -46,7 +47,7 @@ class Drawing:
         self._asked, self._places, self._vocab = asked, places, vocab
         # PyTorch divides by a number on a CPU, and multiplies with its inverse on a GPU.
         self._multiplies = device.type == "cuda"
-        self._tile = max(LEAST_TILE, 1 << (-(-vocab // MOST_TILES) - 1).bit_length())
+        self._tile = max(LEAST_TILE, next_power_of_2(-(-vocab // MOST_TILES)))
         self._tiles = -(-vocab // self._tile)
         self._samplers: list[Sampler | None] = [None] * ROWS  # whose settings stand there
         self._keys = torch.empty(ROWS, vocab, device=device)

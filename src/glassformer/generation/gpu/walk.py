@@ -15,6 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from glassformer.core.triton_kernels import next_power_of_2
 from glassformer.generation.gpu.kernels import attention, heads, products, stream
 from glassformer.generation.gpu.weights import Layer, Matrix, Norm, Weights
 
@@ -87,7 +88,7 @@ class Walk:
             w.places,
             w.embedding_scale,
             C=w.width,
-            BLOCK=_power_of_2(w.width),
+            BLOCK=next_power_of_2(w.width),
             **self._early,
         )
         if self._tiled:
@@ -147,7 +148,7 @@ class Walk:
             keys,
             values,
             **sizes,
-            BLOCK=_power_of_2(max(w.head_width, w.value_width)),
+            BLOCK=next_power_of_2(max(w.head_width, w.value_width)),
             NORM=norm.kind,
             num_warps=1,
             **self._early,
@@ -164,8 +165,8 @@ class Walk:
             self._found,
             self._arrived,
             **sizes,
-            BD=_power_of_2(w.head_width),
-            BE=_power_of_2(w.value_width),
+            BD=next_power_of_2(w.head_width),
+            BE=next_power_of_2(w.value_width),
             WINDOW=w.window,
             SPAN=self._span,
             LANES=LANES,
@@ -245,14 +246,9 @@ class Walk:
             norm.eps,
             self._h,
             C=C,
-            BLOCK=_power_of_2(C),
+            BLOCK=next_power_of_2(C),
             STRIDE=self._parts.stride(0),
             S=0 if matrix is None else PARTS,
             NORM=norm.kind,
             **self._early,
         )
-
-
-def _power_of_2(n: int) -> int:
-    """The next one that is not below n."""
-    return 1 << (n - 1).bit_length()

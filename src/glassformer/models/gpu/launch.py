@@ -15,6 +15,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from glassformer.core.triton_kernels import next_power_of_2
 from glassformer.models.gpu import attention_blocks, blaslt, formulas
 from glassformer.models.gpu.formulas import CHANCES
 from glassformer.models.gpu.kernels import attention, dropout, embedding, entropy, heads, hidden, vectors
@@ -52,14 +53,9 @@ def _no_seed(device: torch.device) -> Tensor:
     return torch.zeros((), dtype=torch.int64, device=device)
 
 
-def _lanes(n: int) -> int:
-    """The next power of two."""
-    return 1 << (n - 1).bit_length()
-
-
 def embed(ids: Tensor, table: Tensor, places: Tensor | None, scale: float, dtype: torch.dtype) -> Tensor:
     n, C = ids.numel(), table.shape[1]
-    lanes = _lanes(C)
+    lanes = next_power_of_2(C)
     rows = max(1, NUMBERS // lanes)
     x = torch.empty(n, C, dtype=dtype, device=table.device)
     sizes = (n, ids.shape[1], C, lanes, rows, places is not None)
@@ -78,7 +74,7 @@ def embed_back(dx: Tensor, ids: Tensor, gradient: Tensor, scale: float) -> None:
     values, order = torch.sort(flat.int(), stable=True)
     entries = torch.arange(V + 1, dtype=torch.int32, device=dx.device)
     starts = torch.searchsorted(values, entries, out_int32=True)
-    columns = min(1024, _lanes(C))
+    columns = min(1024, next_power_of_2(C))
     programs = (V if dx.is_cuda else 4, -(-C // columns))
     embedding.embed_back[programs](dx, starts, order, gradient, scale, V, C, columns, 4, 16, num_warps=4)
 
@@ -133,7 +129,7 @@ def norm(
     p: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     n, C = u.shape
-    lanes = _lanes(C)
+    lanes = next_power_of_2(C)
     rows = max(1, NUMBERS // lanes)
     s = u if x is None and not p else torch.empty_like(u)
     y = torch.empty_like(u)
@@ -159,7 +155,7 @@ def norm_back(
     p: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     n, C = s.shape
-    lanes, programs = _lanes(C), _programs(s.device, n, each=32 if C > 512 else 8)
+    lanes, programs = next_power_of_2(C), _programs(s.device, n, each=32 if C > 512 else 8)
     dx = torch.empty_like(s)
     du = torch.empty_like(s) if p else dx
     gains, shifts = torch.empty(2, programs, C, dtype=torch.float32, device=s.device)
@@ -289,7 +285,7 @@ def into_gradient(scores: Tensor, targets: Tensor, entries: int, smoothing: floa
     """
     n, stride = scores.shape
     losses = torch.empty(n, dtype=torch.float32, device=scores.device)
-    lanes, tiles, warps, each = min(2048, _lanes(stride)), 5, 8, 3
+    lanes, tiles, warps, each = min(2048, next_power_of_2(stride)), 5, 8, 3
     if stride <= lanes:  # a row at once; else few are under way, and the second look finds it in the cache
         tiles, warps, each = 1, max(1, min(8, lanes // 256)), 16
     entropy.entropy[(_programs(scores.device, n, each),)](
