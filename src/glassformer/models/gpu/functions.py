@@ -8,6 +8,7 @@ Letters: B batch, T positions, C model width, H heads, K key-value heads, D head
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from glassformer.core.triton_kernels import missing
 from glassformer.models.gpu import formulas
+from glassformer.models.gpu.aside import Aside
 from glassformer.models.products import add_wide_product, wide_product
 
 Gradients = tuple[Tensor | None, ...]
@@ -140,20 +142,27 @@ class Linear(Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, copy: Tensor, bias_copy: Tensor | None
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        copy: Tensor,
+        bias_copy: Tensor | None,
+        aside: Aside | None,
     ) -> Tensor:
         ctx.save_for_backward(x, copy)
-        ctx.weight, ctx.biased = weight, bias is not None
+        ctx.how = weight, bias is not None, aside
         return x @ copy.t() if bias_copy is None else torch.addmm(bias_copy, x, copy.t())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *above: Tensor) -> Gradients:  # type: ignore[override]
         x, copy = ctx.saved_tensors
+        weight, biased, aside = ctx.how
         dy = above[0].contiguous()
-        dbias = dy.sum(dim=0, dtype=torch.float32) if ctx.biased else None
-        dweight = _of_weight(ctx.weight, dy, x) if ctx.needs_input_grad[1] else None
-        return dy @ copy, dweight, dbias, None, None
+        dweight = _of_weight(weight, dy, x, aside) if ctx.needs_input_grad[1] else None
+        dbias = dy.sum(dim=0, dtype=torch.float32) if biased else None
+        return dy @ copy, dweight, dbias, None, None, None
 
 
 class LinearOnto(Function):
@@ -161,19 +170,26 @@ class LinearOnto(Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any, x: Tensor, weight: Tensor, copy: Tensor, stream: Tensor, ops: ModuleType
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        copy: Tensor,
+        stream: Tensor,
+        ops: ModuleType,
+        aside: Aside | None,
     ) -> Tensor:
         ctx.save_for_backward(x, copy)
-        ctx.weight = weight
+        ctx.how = weight, aside
         return ops.product_onto(x, copy, stream)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *above: Tensor) -> Gradients:  # type: ignore[override]
         x, copy = ctx.saved_tensors
+        weight, aside = ctx.how
         dy = above[0].contiguous()
-        dweight = _of_weight(ctx.weight, dy, x) if ctx.needs_input_grad[1] else None
-        return dy @ copy, dweight, None, dy, None
+        dweight = _of_weight(weight, dy, x, aside) if ctx.needs_input_grad[1] else None
+        return dy @ copy, dweight, None, dy, None, None
 
 
 class GeluNet(Function):
@@ -190,29 +206,34 @@ class GeluNet(Function):
         down_copy: Tensor,
         stream: Tensor | None,
         ops: ModuleType,
+        aside: Aside | None,
     ) -> Tensor:
         before, after = ops.gelu_product(h, up_copy)
         ctx.save_for_backward(h, before, after, up_copy, down_copy)
-        ctx.how = up, down, stream is not None, ops
+        ctx.how = up, down, stream is not None, ops, aside
         return ops.product_onto(after, down_copy, stream)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *above: Tensor) -> Gradients:  # type: ignore[override]
         h, before, after, up_copy, down_copy = ctx.saved_tensors
-        up, down, joined, ops = ctx.how
+        up, down, joined, ops, aside = ctx.how
         dy = above[0].contiguous()
+        ddown = _of_weight(down, dy, after, aside) if ctx.needs_input_grad[2] else None
         dbefore = ops.gelu_product_back(dy, down_copy, before)
-        ddown = _of_weight(down, dy, after) if ctx.needs_input_grad[2] else None
-        dup = _of_weight(up, dbefore, h) if ctx.needs_input_grad[1] else None
-        return dbefore @ up_copy, dup, ddown, None, None, dy if joined else None, None
+        dup = _of_weight(up, dbefore, h, aside) if ctx.needs_input_grad[1] else None
+        return dbefore @ up_copy, dup, ddown, None, None, dy if joined else None, None, None
 
 
-def _of_weight(weight: Tensor, dy: Tensor, x: Tensor) -> Tensor | None:
-    """The gradient of x Wᵀ by W: added to the one there is, or else returned."""
+def _of_weight(weight: Tensor, dy: Tensor, x: Tensor, aside: Aside | None) -> Tensor | None:
+    """The gradient of x Wᵀ by W: added to the one there is, beside the pass where that can be; else returned."""
     if weight.grad is None:
         return wide_product(dy.t(), x)
-    add_wide_product(weight.grad, dy.t(), x)
+    add = partial(add_wide_product, weight.grad, dy.t(), x)
+    if aside is None:
+        add()
+    else:
+        aside.run(add, dy, x)
     return None
 
 

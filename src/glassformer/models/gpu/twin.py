@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from glassformer.models.attention import Attention
 from glassformer.models.block import Block
+from glassformer.models.gpu.aside import Aside
 from glassformer.models.gpu.functions import (
     Activate,
     CausalAttention,
@@ -55,6 +56,7 @@ class Twin:
         device = next(model.parameters()).device
         self.operations = operations(device)
         self.joins = self.operations.joins_products(device)
+        self.aside = Aside(device) if device.type == "cuda" else None
         self.seed = torch.zeros((), dtype=torch.int64, device=device)
         linears = [layer for block in self.stack.blocks for layer in _linears(block)]
         own: list[Tensor] = [p for layer in linears for p in layer.parameters()]
@@ -86,6 +88,8 @@ class Twin:
         B, T = ids.shape
         if stack.context < T:
             raise ValueError(f"{T} tokens are more than the context of {stack.context}")
+        if self.aside is not None:
+            self.aside.begin()
         with torch.no_grad():
             torch._foreach_copy_(self.copies, self.originals)  # type: ignore[attr-defined]
         chance = _Sites(self.seed)
@@ -124,14 +128,14 @@ class Twin:
     def _linear(self, layer: nn.Linear, x: Tensor) -> Tensor:
         bias = layer.bias
         copies = self._copy_of[id(layer.weight)], None if bias is None else self._copy_of[id(bias)]
-        return Linear.apply(x, layer.weight, bias, *copies)
+        return Linear.apply(x, layer.weight, bias, *copies, self.aside)
 
     def _onto(self, layer: nn.Linear, x: Tensor, stream: Tensor, p: float) -> tuple[Tensor, Tensor | None]:
         """What a layer adds, and the stream it is still to be added to; or the new stream, and None."""
         if not self._joins(p, layer):
             return self._linear(layer, x), stream
         copy = self._copy_of[id(layer.weight)]
-        return LinearOnto.apply(x, layer.weight, copy, stream, self.operations), None
+        return LinearOnto.apply(x, layer.weight, copy, stream, self.operations, self.aside), None
 
     def _joins(self, p: float, *layers: nn.Linear) -> bool:
         """Whether nothing stands between these products and what they are joined with, and sizes fit."""
@@ -177,7 +181,7 @@ class Twin:
             weights = mlp.up.weight, mlp.down.weight
             copies = (self._copy_of[id(w)] for w in weights)
             onto = None if p else stream
-            u = GeluNet.apply(h, *weights, *copies, onto, self.operations)
+            u = GeluNet.apply(h, *weights, *copies, onto, self.operations, self.aside)
             return u, stream if p else None
         hidden = Activate.apply(self._linear(mlp.up, h), kind, dropped, self.operations)
         return self._onto(mlp.down, hidden, stream, p)
