@@ -128,6 +128,7 @@ def test_commands_and_flags_are_a_decision() -> None:
                 "--rounds",
                 "--nanogpt",
                 "--profile",
+                "--only",
                 "--device",
                 "--json",
             ]

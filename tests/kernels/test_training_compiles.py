@@ -11,7 +11,7 @@ from tests.kernels.offline import ADA, HOPPER, compile_for
 
 WIDE = {"SEED": "*i64", "GAIN": "*fp32", "SHIFT": "*fp32", "MEAN": "*fp32", "RSTD": "*fp32", "LSE": "*fp32"}
 WIDE |= {"DELTA": "*fp32", "COS": "*fp32", "SIN": "*fp32", "GAINS": "*fp32", "SHIFTS": "*fp32"}
-WIDE |= {"LOSSES": "*fp32", "TARGETS": "*i64"}
+WIDE |= {"LOSSES": "*fp32", "TARGETS": "*i64", "UNIT": "*fp32", "NARROW": "*fp8e4nv", "NUMBERS": "*fp8e4nv"}
 NUMBERS = {"site": "i32", "bound": "i32", "grow": "fp32", "eps": "fp32", "scale": "fp32", "smoothing": "fp32"}
 COUNTS = dict.fromkeys(("n", "T", "M", "HEADS", "STRIDE", "q_stride", "v_stride"), "i32")
 
@@ -34,7 +34,8 @@ def test_norm(flags: tuple[bool, ...]) -> None:
     joined, drops, centred, shifted = flags
     named = {"JOINED": joined, "DROPS": drops, "CENTRED": centred, "SHIFTED": shifted}
     absent = {name: None for name, there in (("X", joined), ("SHIFT", shifted)) if not there}
-    compiles(norm.norm, {"C": 768, "W": 1024, "R": 4, **named, **absent})
+    for narrow in ({"UNIT": None, "NARROW": None}, {}):
+        compiles(norm.norm, {"C": 768, "W": 1024, "R": 4, **named, **absent, **narrow})
     named = {"STREAM": joined, "DROPS": drops, "CENTRED": centred, "SHIFTED": True}
     compiles(norm.norm_back, {"C": 1600, "W": 2048, **named, **({} if joined else {"DS": None})}, num_warps=4)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from glassformer.models.gpu import formulas, launch
+from glassformer.models.gpu.narrow import TYPE
 from glassformer.objectives.loss import NOT_SCORED, with_gradient
 from tests.kernels.conftest import TURN
 
@@ -98,10 +99,10 @@ def test_norm(n: int, C: int, joined: bool, centred: bool, p: float) -> None:
     how = (SEED, 3, p)
     arguments = (u, x if joined else None, gain, shift, 1e-5, centred, *how)
     ours, theirs = launch.norm(*arguments), formulas.norm(*arguments)
-    same(ours[:2] + ours[3:], theirs[:2] + theirs[3:], 1e-5)
+    same(ours[:2] + ours[3:], theirs[:2] + theirs[3:], 1e-5)  # no numbers of 8 bits were asked for
     if centred:
         same(ours[2], theirs[2])
-    s, _, mean, rstd = theirs
+    s, _, mean, rstd, _ = theirs
     back = (above, stream if joined else None, s, gain, mean, rstd, centred, joined, *how)
     # Of a vector of one number nothing is left but rounding, divided by the root of ε.
     same(launch.norm_back(*back), formulas.norm_back(*back), 2e-4 if C == 1 else 1e-5)
@@ -173,3 +174,27 @@ def test_entropy(n: int, V: int, pad: int, smoothing: float) -> None:
     same(ours, losses, 1e-5 if smoothing else 1e-6)  # a mean of large scores is rounded
     same(wide[:, :V], gradient, 1e-6)
     assert bool((wide[:, V:] == 0).all())
+
+
+@settings(max_examples=10)
+@given(n=st.integers(1, 20), C=st.sampled_from([16, 48, 64]), power=st.integers(-12, 12))
+def test_numbers_of_8_bits(n: int, C: int, power: int) -> None:
+    """Of weights, and of what a norm gives: the bits of the formula.
+
+    Triton's interpreter does not carry what is rounded up over to the exponent: there only what need not be
+    rounded is compared to the bit.
+    """
+    unit = torch.tensor(2.0**power / 64, device=DEVICE)
+    w, found = draw(n, C) * 2.0**power, torch.zeros(2, n + 3, C, device=DEVICE).to(TYPE)
+    w = w if ON_GPU else formulas.narrowed(w, unit).float() * unit
+    launch.narrow_into(w, unit, found[0])
+    formulas.narrow_into(w, unit, found[1])
+    assert torch.equal(found[0].view(torch.uint8), found[1].view(torch.uint8))
+    how = (draw(n, C, seed=1), None, draw(C, seed=2), None, 1e-5, True, SEED, 0, 0.0)
+    unit = torch.tensor(1 / 16, device=DEVICE)
+    *ours, numbers = launch.norm(*how, unit)
+    *theirs, expected = formulas.norm(*how, unit)
+    same(tuple(ours), tuple(theirs))
+    assert numbers is not None and expected is not None
+    differ = (numbers.float() - expected.float()).abs() > 2**-3 * expected.float().abs()
+    assert float(differ.float().mean()) <= (0.0 if ON_GPU else 0.15)

@@ -82,3 +82,15 @@ def test_every_tool_has_one_worker() -> None:
     """Ours by our own loop, the others by a plain one."""
     assert not set(train.OURS) & set(train_worker.PEERS)
     assert set(train.MODULES) | {"nanoGPT"} == set(train_worker.PEERS)
+
+
+def test_only_some_rows_are_measured() -> None:
+    known = list(train.tools(None, train.ON_GPU))
+    assert known == [*train.OURS, *(name for name in known if name in train.MODULES)]
+    assert set(train.tools(None)) & set(train.OURS) == set(list(train.OURS)[:2])
+    assert train.choose_tools(known, []) == known
+    assert train.choose_tools(known, ["8 BITS", "muon"]) == [
+        name for name in train.OURS if "8 bits" in name or "Muon" in name
+    ]
+    with pytest.raises(UsageError, match="nothing such"):
+        train.choose_tools(known, ["muon", "nothing such"])

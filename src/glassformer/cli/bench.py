@@ -171,7 +171,9 @@ def generate(
 
   glassformer bench train                                      a small model on this machine
 
-  glassformer bench train --size 124M --compile --nanogpt nanoGPT --profile trace""",
+  glassformer bench train --size 124M --compile --nanogpt nanoGPT --profile trace
+
+  glassformer bench train --size char --only fused --only nanoGPT --nanogpt nanoGPT""",
 )
 @console.command
 def train(
@@ -187,6 +189,10 @@ def train(
     profile: Annotated[
         str | None,
         typer.Option(metavar="FOLDER", help="Write a trace for Perfetto and a list of what took longest."),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Only rows with this in their name; may be repeated."),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
@@ -215,6 +221,7 @@ def train(
         nanogpt=nanogpt,
         profile=profile,
         say=console.note,
+        only=only or [],
     )
     if json_:
         console.put_json({"device": chosen, "measured": as_json(found)})

@@ -91,9 +91,10 @@ class TrainingConfig(Section):
     parallel: Literal["ddp", "fsdp"] = Field(
         default="ddp", description="of several processes: each holds the whole model, or a part of it"
     )
-    precision: Literal["auto", "float32", "bf16", "fp16"] = Field(
+    precision: Literal["auto", "float32", "bf16", "fp16", "fp8"] = Field(
         default="auto",
-        description="of products; auto: bf16 on a GPU, and for wide transformers on a CPU that multiplies it",
+        description="of products; auto: bf16 on a GPU, and for wide transformers on a CPU that can. "
+        "fp8: bf16, but some products of the fused step's forward pass in 8 bits",
     )
     compile: OnOff = Field(default="auto", description="torch.compile; auto: when it pays")
     kernels: Kernels = Field(

@@ -25,7 +25,8 @@ def choose_device(name: str = "auto", local: int = 0) -> torch.device:
     return device
 
 
-PrecisionName = Literal["auto", "float32", "bf16", "fp16"]
+PrecisionName = Literal["auto", "float32", "bf16", "fp16", "fp8"]
+FP8_CAPABILITY = (8, 9)  # of an NVIDIA GPU that multiplies numbers of 8 bits
 
 
 @cache
@@ -36,9 +37,17 @@ def multiplies_bf16(device: torch.device) -> bool:
     return device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()
 
 
+def multiplies_fp8(device: torch.device) -> bool:
+    """Whether the processor has instructions for products of numbers of 8 bits."""
+    nvidia = device.type == "cuda" and not torch.version.hip
+    return nvidia and torch.cuda.get_device_capability(device) >= FP8_CAPABILITY
+
+
 @dataclass(frozen=True)
 class Precision:
-    """The type that matrix products are done in; weights and sums stay in float32."""
+    """The type that matrix products are done in; weights and sums stay in float32. fp8 is bf16 but for some
+    products of the fused step (models/gpu/narrow.py).
+    """
 
     name: PrecisionName
     device: torch.device
@@ -51,12 +60,17 @@ class Precision:
             name = "bf16" if worth and multiplies_bf16(device) else "float32"
         if name == "fp16" and device.type == "cpu":
             raise UsageError("training.precision fp16 needs a GPU; on a CPU use float32 or bf16")
+        if name == "fp8" and not multiplies_fp8(device):
+            raise UsageError(
+                "training.precision fp8 needs an NVIDIA GPU that multiplies numbers of 8 bits (Ada, Hopper "
+                "or newer); use bf16"
+            )
         return cls(name, device)
 
     def context(self) -> AbstractContextManager[Any]:
         if self.name == "float32":
             return nullcontext()
-        return torch.autocast(self.device.type, torch.bfloat16 if self.name == "bf16" else torch.float16)
+        return torch.autocast(self.device.type, torch.float16 if self.name == "fp16" else torch.bfloat16)
 
     def scaler(self) -> torch.amp.GradScaler | None:
         """fp16 gradients vanish unless the loss is scaled up first; the other types need nothing."""

@@ -103,7 +103,7 @@ class _HeadLoss(Function):
             dw = torch.zeros_like(w, dtype=wide) if ctx.needs_input_grad[1] else None
             for first in range(0, len(x), rows):
                 chosen = slice(first, first + rows)
-                scores = h[chosen] @ w.t()  # (rows, V)
+                scores = gpu_loss.scores_of(h, w, chosen)  # (rows, V)
                 if by_kernel:
                     losses = gpu_loss.into_gradient(scores, targets[chosen], V, smoothing)
                     gradient = scores

@@ -36,7 +36,7 @@ def applies(config: Config, devices: int) -> bool:
     return (
         t.kernels != "off"
         and t.compile != "on"
-        and t.precision in ("auto", "bf16")
+        and t.precision in ("auto", "bf16", "fp8")
         and t.optimizer in ("adamw", "muon")
         and devices == 1
         and config.task == "language"

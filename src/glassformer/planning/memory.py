@@ -76,7 +76,7 @@ def optimizer_bytes(config: Config) -> float:
 def memory(config: Config, tokens: int, layout: str = "one", devices: int = 1, accumulate: int = 1) -> Memory:
     """Of a device that reads `tokens` in one micro-batch."""
     m, counts = config.model, count(config.model)
-    half, compiled = config.training.precision in ("bf16", "fp16"), config.training.compile == "on"
+    half, compiled = config.training.precision in ("bf16", "fp16", "fp8"), config.training.compile == "on"
     P, block = counts.parameters, counts.block_matrices
     cast = 2.0 * counts.all_matrices if half else 0.0
     per_token = m.layers * activation_bytes(m, half, compiled) + (4 + (2 if half else 4)) * m.width

@@ -57,7 +57,7 @@ def elementwise_traffic(m: ModelConfig, half: bool) -> float:
 def parts(config: Config, device: Device, tokens: int) -> dict[str, float]:
     """Seconds of forward and backward over `tokens`, by what they are spent on."""
     m, counts = config.model, count(config.model)
-    half, compiled = config.training.precision in ("bf16", "fp16"), config.training.compile == "on"
+    half, compiled = config.training.precision in ("bf16", "fp16", "fp8"), config.training.compile == "on"
     size = 2 if half else 4
     matrices = 3 * m.layers * sum(product(device, tokens, b, a, size) for a, b in counts.block)
     scores = m.heads * (m.head_width + m.value_width) * min(m.context / 2 + TILE, 1.5 * m.context)

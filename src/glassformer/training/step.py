@@ -100,7 +100,8 @@ class Steps:
         model, objective, config = self.model, self.objective, self.config
         assert isinstance(model, LanguageModel)
         updates = DeviceUpdates(self.layout, config, self.precision)
-        return updates, DeviceStep(Twin(model, pass_type(self.precision)), objective, updates, config)
+        twin = Twin(model, pass_type(self.precision), narrow=self.precision.name == "fp8")
+        return updates, DeviceStep(twin, objective, updates, config)
 
     def step(self, forward: Callable[..., Any], ahead: bool = False) -> dict[str, Any]:
         """One update. Returns what there is to say about it.

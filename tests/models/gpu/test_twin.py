@@ -11,7 +11,7 @@ from glassformer.models.build import Decoder, Encoder, Recurrent
 from glassformer.models.fast.wanted import own_loops
 from glassformer.models.gpu.fitting import fits
 from glassformer.models.gpu.formulas import kept
-from glassformer.models.gpu.twin import Twin
+from glassformer.models.gpu.twin import Twin, narrow_pairs
 from glassformer.models.position import Alibi
 from glassformer.models.tap import Record
 from glassformer.objectives.loss import summed_loss
@@ -199,3 +199,35 @@ def test_parts_of_ones_own_take_the_open_pass() -> None:
         assert fits(model) is None
         change(model)
         assert fits(model) is not None
+
+
+def shares(model: nn.Module, twin: Twin) -> float:
+    """How far the gradients of a twin are from those of the open pass in float32."""
+    return off(results(twin, model)[1], results(model, model)[1])
+
+
+@pytest.mark.parametrize("name", [n for n in VARIANTS if n != "short convolutions in layers"])
+def test_some_products_in_8_bits(name: str) -> None:
+    """Near the open pass, not as near as without."""
+    model = make(**VARIANTS[name])
+    twin = Twin(model, narrow=True)
+    assert twin.narrows is not None and model.stack.norm in twin.narrows
+    ours, exact = results(twin, model), results(model, model)
+    assert float(abs(ours[0] - exact[0])) <= 0.02 * float(exact[0])
+    assert shares(model, Twin(model)) < shares(model, twin) <= 0.3
+
+
+def test_short_convolutions_leave_only_the_head_in_8_bits() -> None:
+    assert len(narrow_pairs(make(shift="layers"))) == 1
+    assert not narrow_pairs(make(shift="layers", output_dropout=0.1))
+    assert len(narrow_pairs(make())) == 5
+    assert len(narrow_pairs(make(hidden=24))) == 3
+
+
+def test_a_weight_that_is_no_number_is_seen() -> None:
+    """In 8 bits there is no infinity: it must not come back as a number."""
+    for value in (float("inf"), float("nan")):
+        model = make()
+        with torch.no_grad():
+            model.stack.blocks[0].mlp.up.weight[3, 5] = value
+        assert not results(Twin(model, narrow=True), model)[0].isfinite()

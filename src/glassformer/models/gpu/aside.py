@@ -1,4 +1,4 @@
-"""Gradients of weights on a stream beside: nothing of the pass waits for them, so they fill what it leaves idle.
+"""Gradients of weights on a stream beside: nothing of the pass waits for them, so they fill what it leaves.
 
     main    … ──► dy of a layer ──► dx = dy W ──► dy of the layer below ──► …            ──► join
     beside              └────────► dW += dyᵀ x ──────┘ (two may be under way)

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from glassformer.models.gpu.narrow import Pair, narrowed, product
+
 WORD = (1 << 32) - 1
 GOLDEN, STRIDE = 0x9E3779B1, 0x3C6EF372
 MIXERS = 0x7FEB352D, 0x846CA68B
@@ -68,9 +70,9 @@ def product_onto(x: Tensor, w: Tensor, onto: Tensor | None) -> Tensor:
     return x @ w.t() if onto is None else torch.addmm(onto, x, w.t())
 
 
-def gelu_product(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    """x wᵀ, and its gelu (by tanh)."""
-    before = x @ w.t()
+def gelu_product(x: Tensor, w: Tensor, narrow: Pair | None = None) -> tuple[Tensor, Tensor]:
+    """x wᵀ, of both in 8 bits if they are given so, and its gelu (by tanh)."""
+    before = x @ w.t() if narrow is None else product(narrow, None, x.dtype)
     return before, _hidden(before.float(), "gelu-tanh").to(x.dtype)
 
 
@@ -92,10 +94,12 @@ def norm(
     seed: Tensor,
     site: int,
     p: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    unit: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """Of an update u (n, C) of the stream x: the stream s = x + dropout(u), and its norm y.
 
-    Without x, s is u. `centred` is LayerNorm, else RMSNorm. Also each row's mean and 1 / deviation (n).
+    Without x, s is u. `centred` is LayerNorm, else RMSNorm. Also each row's mean and 1 / deviation (n), and
+    y in numbers of 8 bits if there is a unit for them (narrow.py).
     """
     s = drop(u, seed, site, p)
     if x is not None:
@@ -107,7 +111,8 @@ def norm(
     y = centre * rstd[:, None] * gain
     if shift is not None:
         y = y + shift
-    return s, y.to(u.dtype), mean, rstd
+    y = y.to(u.dtype)
+    return s, y, mean, rstd, None if unit is None else narrowed(y, unit)
 
 
 def norm_back(
@@ -296,3 +301,11 @@ def _hidden(a: Tensor, kind: str) -> Tensor:
 def tame(vector: Tensor, factor: Tensor, broken: Tensor) -> None:
     """vector · factor, or nothing where the step is broken (> 0), whatever stands there."""
     vector.mul_(factor).masked_fill_(broken > 0, 0.0)
+
+
+# Numbers of 8 bits
+
+
+def narrow_into(x: Tensor, unit: Tensor, numbers: Tensor) -> None:
+    """The first rows of `numbers` become x ÷ unit."""
+    numbers[: len(x)] = narrowed(x, unit)

@@ -20,6 +20,7 @@ from torch.autograd.function import once_differentiable
 from glassformer.core.triton_kernels import missing
 from glassformer.models.gpu import formulas
 from glassformer.models.gpu.aside import Aside
+from glassformer.models.gpu.narrow import Pair, product
 from glassformer.models.products import add_wide_product, wide_product
 
 Gradients = tuple[Tensor | None, ...]
@@ -102,7 +103,7 @@ class Embedding(Function):
 
 
 class JoinedNorm(Function):
-    """(update, stream) to (new stream, its norm); see `formulas.norm`."""
+    """(update, stream) to (new stream, its norm, that in 8 bits if asked for); see `formulas.norm`."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -114,28 +115,31 @@ class JoinedNorm(Function):
         kind: NormKind,
         chance: Chance,
         ops: ModuleType,
-    ) -> tuple[Tensor, Tensor]:
-        s, y, mean, rstd = ops.norm(u, x, gain, shift, kind.eps, kind.centred, *chance)
+        unit: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        s, y, mean, rstd, numbers = ops.norm(u, x, gain, shift, kind.eps, kind.centred, *chance, unit)
         ctx.save_for_backward(s, gain, mean, rstd)
         ctx.set_materialize_grads(False)
         ctx.how = x is not None, shift is not None, kind, chance, ops
-        return s, y
+        if numbers is not None:
+            ctx.mark_non_differentiable(numbers)
+        return s, y, numbers
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *above: Tensor | None) -> Gradients:  # type: ignore[override]
         s, gain, mean, rstd = ctx.saved_tensors
         joined, shifted, kind, chance, ops = ctx.how
-        ds, dy = above
+        ds, dy, _ = above
         assert dy is not None
         ds = None if ds is None else ds.contiguous()
         how = (kind.centred, shifted, *chance)
         dx, du, dgain, dshift = ops.norm_back(dy.contiguous(), ds, s, gain, mean, rstd, *how)
-        return du, dx if joined else None, dgain, dshift, None, None, None
+        return du, dx if joined else None, dgain, dshift, None, None, None, None
 
 
 class Linear(Function):
-    """x Wᵀ + b, by copies of W and b in the type of x; the gradients are the weights' own.
+    """x Wᵀ + b, by copies of W and b in the type of x, or of x and W in 8 bits; gradients are W's and b's.
 
     A weight that has a gradient already gets its product added right there, and autograd nothing to add.
     """
@@ -149,9 +153,12 @@ class Linear(Function):
         copy: Tensor,
         bias_copy: Tensor | None,
         aside: Aside | None,
+        narrow: Pair | None,
     ) -> Tensor:
         ctx.save_for_backward(x, copy)
         ctx.how = weight, bias is not None, aside
+        if narrow is not None:
+            return product(narrow, bias_copy, x.dtype)
         return x @ copy.t() if bias_copy is None else torch.addmm(bias_copy, x, copy.t())
 
     @staticmethod
@@ -162,7 +169,7 @@ class Linear(Function):
         dy = above[0].contiguous()
         dweight = _of_weight(weight, dy, x, aside) if ctx.needs_input_grad[1] else None
         dbias = dy.sum(dim=0, dtype=torch.float32) if biased else None
-        return dy @ copy, dweight, dbias, None, None, None
+        return dy @ copy, dweight, dbias, None, None, None, None
 
 
 class LinearOnto(Function):
@@ -207,8 +214,9 @@ class GeluNet(Function):
         stream: Tensor | None,
         ops: ModuleType,
         aside: Aside | None,
+        narrow: Pair | None,
     ) -> Tensor:
-        before, after = ops.gelu_product(h, up_copy)
+        before, after = ops.gelu_product(h, up_copy, narrow)
         ctx.save_for_backward(h, before, after, up_copy, down_copy)
         ctx.how = up, down, stream is not None, ops, aside
         return ops.product_onto(after, down_copy, stream)
@@ -222,11 +230,11 @@ class GeluNet(Function):
         ddown = _of_weight(down, dy, after, aside) if ctx.needs_input_grad[2] else None
         dbefore = ops.gelu_product_back(dy, down_copy, before)
         dup = _of_weight(up, dbefore, h, aside) if ctx.needs_input_grad[1] else None
-        return dbefore @ up_copy, dup, ddown, None, None, dy if joined else None, None, None
+        return dbefore @ up_copy, dup, ddown, None, None, dy if joined else None, None, None, None
 
 
 def _of_weight(weight: Tensor, dy: Tensor, x: Tensor, aside: Aside | None) -> Tensor | None:
-    """The gradient of x Wᵀ by W: added to the one there is, beside the pass where that can be; else returned."""
+    """The gradient of x Wᵀ by W: added to the one there is, if possible beside the pass; else returned."""
     if weight.grad is None:
         return wide_product(dy.t(), x)
     add = partial(add_wide_product, weight.grad, dy.t(), x)

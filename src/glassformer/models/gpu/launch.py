@@ -7,9 +7,6 @@ and with it every bit, would follow the clock.
 Letters: as in formulas.py.
 """
 
-# pyright: reportIndexIssue=false
-# (a kernel is called by kernel[programs](…), which types know of where Triton is installed)
-
 from functools import cache
 
 import torch
@@ -20,6 +17,8 @@ from glassformer.models.gpu import attention_blocks, blaslt, formulas
 from glassformer.models.gpu.formulas import CHANCES
 from glassformer.models.gpu.kernels import attention, dropout, embedding, entropy, heads, hidden, vectors
 from glassformer.models.gpu.kernels import norm as norms
+from glassformer.models.gpu.narrow import TYPE, Pair, product
+from glassformer.models.gpu.rehearsal import start
 from glassformer.models.products import wide_product
 
 ELEMENTS = 2048  # of a program that works on each by itself
@@ -59,7 +58,7 @@ def embed(ids: Tensor, table: Tensor, places: Tensor | None, scale: float, dtype
     rows = max(1, NUMBERS // lanes)
     x = torch.empty(n, C, dtype=dtype, device=table.device)
     sizes = (n, ids.shape[1], C, lanes, rows, places is not None)
-    embedding.embed[(-(-n // rows),)](ids.contiguous(), table, places, x, scale, *sizes)
+    start(embedding.embed, (-(-n // rows),), ids.contiguous(), table, places, x, scale, *sizes)
     return x
 
 
@@ -76,19 +75,26 @@ def embed_back(dx: Tensor, ids: Tensor, gradient: Tensor, scale: float) -> None:
     starts = torch.searchsorted(values, entries, out_int32=True)
     columns = min(1024, next_power_of_2(C))
     programs = (V if dx.is_cuda else 4, -(-C // columns))
-    embedding.embed_back[programs](dx, starts, order, gradient, scale, V, C, columns, 4, 16, num_warps=4)
+    start(
+        embedding.embed_back, programs, dx, starts, order, gradient, scale, V, C, columns, 4, 16, num_warps=4
+    )
 
 
 def tame(vector: Tensor, factor: Tensor, broken: Tensor) -> None:
     n = vector.numel()
-    vectors.tame[(-(-n // ELEMENTS),)](vector, factor, broken, n, ELEMENTS)
+    start(vectors.tame, (-(-n // ELEMENTS),), vector, factor, broken, n, ELEMENTS)
+
+
+def narrow_into(x: Tensor, unit: Tensor, numbers: Tensor) -> None:
+    n = x.numel()
+    start(vectors.narrow, (-(-n // ELEMENTS),), x, unit, numbers, n, ELEMENTS)
 
 
 def drop(x: Tensor, seed: Tensor, site: int, p: float) -> Tensor:
     if not p:
         return x
     y, n = torch.empty_like(x), x.numel()
-    dropout.drop[(-(-n // ELEMENTS),)](x, y, seed, site, *_chance(p), n, ELEMENTS)
+    start(dropout.drop, (-(-n // ELEMENTS),), x, y, seed, site, *_chance(p), n, ELEMENTS)
     return y
 
 
@@ -102,10 +108,11 @@ def product_onto(x: Tensor, w: Tensor, onto: Tensor | None) -> Tensor:
     return formulas.product_onto(x, w, onto) if y is None else y
 
 
-def gelu_product(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    if x.is_cuda and len(w) >= WIDE and (both := blaslt.gelu_product(x, w)) is not None:
+def gelu_product(x: Tensor, w: Tensor, narrow: Pair | None = None) -> tuple[Tensor, Tensor]:
+    joins = x.is_cuda and len(w) >= WIDE and narrow is None
+    if joins and (both := blaslt.gelu_product(x, w)) is not None:
         return both
-    before = x @ w.t()
+    before = x @ w.t() if narrow is None else product(narrow, None, x.dtype)
     return before, activate(before, "gelu-tanh", _no_seed(x.device), 0, 0.0)
 
 
@@ -127,18 +134,21 @@ def norm(
     seed: Tensor,
     site: int,
     p: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    unit: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     n, C = u.shape
     lanes = next_power_of_2(C)
     rows = max(1, NUMBERS // lanes)
     s = u if x is None and not p else torch.empty_like(u)
     y = torch.empty_like(u)
     mean, rstd = torch.empty(2, n, dtype=torch.float32, device=u.device)
+    numbers = None if unit is None else torch.empty_like(u, dtype=TYPE)
     flags = (x is not None, p > 0, centred, shift is not None)
-    norms.norm[(-(-n // rows),)](
-        x, u, gain, shift, s, y, mean, rstd, seed, site, *_chance(p), eps, n, C, lanes, rows, *flags
-    )
-    return s, y, mean, rstd
+    start(norms.norm, (-(-n // rows),),
+        x, u, gain, shift, s, y, mean, rstd, seed, site, *_chance(p), eps, n, unit, numbers, C, lanes, rows,
+        *flags,
+    )  # fmt: skip
+    return s, y, mean, rstd, numbers
 
 
 def norm_back(
@@ -161,7 +171,7 @@ def norm_back(
     gains, shifts = torch.empty(2, programs, C, dtype=torch.float32, device=s.device)
     flags = (ds is not None, p > 0, centred, shifted)
     warps = max(1, min(8, lanes // 1024))
-    norms.norm_back[(programs,)](
+    start(norms.norm_back, (programs,),
         dy, ds, s, gain, mean, rstd, dx, du, gains, shifts, seed, site, *_chance(p), n, C, lanes, *flags,
         num_warps=warps,
     )  # fmt: skip
@@ -182,7 +192,7 @@ def turn(
     qk = qkv.new_empty(B, T, head_count * head_width)
     n, at_once = B * T * head_count, max(1, NUMBERS // head_width)
     flags = (head_width, at_once, gain is not None, centred, cos is not None)
-    heads.turn[(-(-n // at_once),)](qkv, qk, gain, cos, sin, eps, n, T, head_count, stride, *flags)
+    start(heads.turn, (-(-n // at_once),), qkv, qk, gain, cos, sin, eps, n, T, head_count, stride, *flags)
     return qk
 
 
@@ -203,9 +213,9 @@ def turn_back(
     programs = _programs(qkv.device, -(-n // at_once))
     gains = torch.empty(programs, head_width, dtype=torch.float32, device=qkv.device)
     flags = (head_width, at_once, gain is not None, centred, cos is not None)
-    heads.turn_back[(programs,)](
-        above, qkv, into, gain, cos, sin, gains, eps, n, T, head_count, stride, *flags
-    )
+    start(heads.turn_back, (programs,),
+        above, qkv, into, gain, cos, sin, gains, eps, n, T, head_count, stride, *flags,
+    )  # fmt: skip
     return None if gain is None else gains.sum(dim=0)
 
 
@@ -226,7 +236,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, seed: Tensor, site: int, p: float) -
     lse = torch.empty(B, H, T, dtype=torch.float32, device=q.device)
     sizes, constants = _attention_sizes(q, k, v)
     blocks = attention_blocks.forward(T, D)
-    attention.attend[(B * H, -(-T // blocks.M))](
+    start(attention.attend, (B * H, -(-T // blocks.M)),
         q, k, v, z, lse, seed, site, *_chance(p), *sizes, *constants,
         blocks.M, blocks.N, _even(T, blocks), p > 0, **blocks.options,
     )  # fmt: skip
@@ -252,12 +262,12 @@ def attend_back(
     sizes, constants = _attention_sizes(q, k, v)
     assert (dq.stride(), dk.stride(), dv.stride()) == (q.stride(), k.stride(), v.stride())
     blocks = attention_blocks.queries(T, D)
-    attention.attend_dq[(B * H, -(-T // blocks.M))](
+    start(attention.attend_dq, (B * H, -(-T // blocks.M)),
         q, k, v, z, lse, dz, delta, dq, seed, site, *_chance(p), *sizes, *constants,
         blocks.M, blocks.N, _even(T, blocks), p > 0, **blocks.options,
     )  # fmt: skip
     blocks = attention_blocks.keys(T, D)
-    attention.attend_dkv[(B * k.shape[2], -(-T // blocks.N))](
+    start(attention.attend_dkv, (B * k.shape[2], -(-T // blocks.N)),
         q, k, v, lse, dz, delta, dk, dv, seed, site, *_chance(p), *sizes, *constants,
         blocks.M, blocks.N, _even(T, blocks), p > 0, **blocks.options,
     )  # fmt: skip
@@ -267,14 +277,39 @@ def activate(a: Tensor, kind: str, seed: Tensor, site: int, p: float) -> Tensor:
     M = a.shape[-1] // (2 if kind == "swiglu" else 1)
     out = a.new_empty(*a.shape[:-1], M)
     n = out.numel()
-    hidden.activate[(-(-n // ELEMENTS),)](a, out, seed, site, *_chance(p), n, M, ELEMENTS, KINDS[kind], p > 0)
+    start(
+        hidden.activate,
+        (-(-n // ELEMENTS),),
+        a,
+        out,
+        seed,
+        site,
+        *_chance(p),
+        n,
+        M,
+        ELEMENTS,
+        KINDS[kind],
+        p > 0,
+    )
     return out
 
 
 def activate_back(above: Tensor, a: Tensor, kind: str, seed: Tensor, site: int, p: float) -> Tensor:
     da, n, M = torch.empty_like(a), above.numel(), above.shape[-1]
-    hidden.activate_back[(-(-n // ELEMENTS),)](
-        above, a, da, seed, site, *_chance(p), n, M, ELEMENTS, KINDS[kind], p > 0
+    start(
+        hidden.activate_back,
+        (-(-n // ELEMENTS),),
+        above,
+        a,
+        da,
+        seed,
+        site,
+        *_chance(p),
+        n,
+        M,
+        ELEMENTS,
+        KINDS[kind],
+        p > 0,
     )
     return da
 
@@ -288,7 +323,19 @@ def into_gradient(scores: Tensor, targets: Tensor, entries: int, smoothing: floa
     lanes, tiles, warps, each = min(2048, next_power_of_2(stride)), 5, 8, 3
     if stride <= lanes:  # a row at once; else few are under way, and the second look finds it in the cache
         tiles, warps, each = 1, max(1, min(8, lanes // 256)), 16
-    entropy.entropy[(_programs(scores.device, n, each),)](
-        scores, targets, losses, smoothing, n, stride, entries, lanes, tiles, smoothing > 0, num_warps=warps
+    start(
+        entropy.entropy,
+        (_programs(scores.device, n, each),),
+        scores,
+        targets,
+        losses,
+        smoothing,
+        n,
+        stride,
+        entries,
+        lanes,
+        tiles,
+        smoothing > 0,
+        num_warps=warps,
     )
     return losses

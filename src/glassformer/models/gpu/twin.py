@@ -37,7 +37,8 @@ from glassformer.models.gpu.functions import (
     drop,
     operations,
 )
-from glassformer.models.gpu.loss import own_entropy
+from glassformer.models.gpu.loss import own_entropy, padding
+from glassformer.models.gpu.narrow import MULTIPLE, Behind, Narrow, Narrows, Pair
 from glassformer.models.layers import ACTIVATIONS, MLP, GatedMLP, LayerNorm, RMSNorm
 from glassformer.models.model import LanguageModel, Readout, scores
 from glassformer.models.position import Learned, Rotary, Sinusoidal
@@ -50,7 +51,8 @@ from glassformer.models.transformer import Stack
 class Twin:
     """A model that fits (fitting.py), by the fused pass. What is dropped follows from `seed`."""
 
-    def __init__(self, model: LanguageModel, dtype: torch.dtype = torch.bfloat16):
+    def __init__(self, model: LanguageModel, dtype: torch.dtype = torch.bfloat16, *, narrow: bool = False):
+        """`narrow`: on the way forward, what multiplies the result of a norm is in 8 bits (narrow.py)."""
         assert isinstance(model.stack, Stack)
         self.model, self.stack, self.dtype = model, model.stack, dtype
         device = next(model.parameters()).device
@@ -63,6 +65,8 @@ class Twin:
         self.originals = own
         self.copies = [torch.empty_like(p, dtype=dtype, requires_grad=False) for p in own]
         self._copy_of = {id(p): copy for p, copy in zip(own, self.copies, strict=True)}
+        pairs = narrow_pairs(model) if narrow else []
+        self.narrows = Narrows(pairs, self.operations) if pairs else None
 
     def __call__(
         self,
@@ -76,14 +80,18 @@ class Twin:
         model = self.model
         if tap is not off or state is not None or padding_mask is not None or not model.training:
             return model(ids, state, tap, padding_mask, readout, readout_args)
-        x = self.final(ids)
+        x, narrow = self._final(ids)
         if readout is scores:
             x = x.float()  # as the head has its weights
-        with own_entropy():
+        with own_entropy(narrow):
             return readout(x, model.unembedding, tap, *readout_args)
 
     def final(self, ids: Tensor) -> Tensor:
         """The stream after the last norm (B, T, C), in the type of the pass."""
+        return self._final(ids)[0]
+
+    def _final(self, ids: Tensor) -> tuple[Tensor, Pair | None]:
+        """The same, and what the head multiplies if it does so in 8 bits."""
         stack, ops = self.stack, self.operations
         B, T = ids.shape
         if stack.context < T:
@@ -92,6 +100,8 @@ class Twin:
             self.aside.begin()
         with torch.no_grad():
             torch._foreach_copy_(self.copies, self.originals)  # type: ignore[attr-defined]
+            if self.narrows is not None:
+                self.narrows.renew()
         chance = _Sites(self.seed)
         with torch.autocast(ids.device.type, enabled=False):
             u = drop(self._embed(ids), chance(stack.dropout.p), ops)  # (n, C)
@@ -100,16 +110,16 @@ class Twin:
             for block in stack.blocks:
                 assert isinstance(block, Block)
                 p = block.dropout.p
-                stream, h = self._norm(block.attention_norm, u, stream, chance(left_out))
+                stream, h, narrow = self._norm(block.attention_norm, u, stream, chance(left_out))
                 h = self._shifted(block.attention_shift, h, B)
-                u, stream = self._attention(block.attention, h, B, chance, stream, p)
-                stream, h = self._norm(block.mlp_norm, u, stream, chance(p))
+                u, stream = self._attention(block.attention, h, narrow, B, chance, stream, p)
+                stream, h, narrow = self._norm(block.mlp_norm, u, stream, chance(p))
                 h = self._shifted(block.mlp_shift, h, B)
-                u, stream = self._mlp(block.mlp, h, chance, stream, p)
+                u, stream = self._mlp(block.mlp, h, narrow, chance, stream, p)
                 left_out = p
-            _, h = self._norm(stack.norm, u, stream, chance(left_out))
+            _, h, narrow = self._norm(stack.norm, u, stream, chance(left_out))
             h = drop(h, chance(self.model.dropout.p), ops)
-        return h.view(B, T, -1)
+        return h.view(B, T, -1), narrow
 
     def _embed(self, ids: Tensor) -> Tensor:
         """Where the stream begins (n, C)."""
@@ -125,10 +135,10 @@ class Twin:
         x = Embedding.apply(ids, stack.embedding.weight, places, scale, dtype, self.operations)
         return self._shifted(stack.shift, x, len(ids)).to(self.dtype)
 
-    def _linear(self, layer: nn.Linear, x: Tensor) -> Tensor:
+    def _linear(self, layer: nn.Linear, x: Tensor, narrow: Pair | None = None) -> Tensor:
         bias = layer.bias
         copies = self._copy_of[id(layer.weight)], None if bias is None else self._copy_of[id(bias)]
-        return Linear.apply(x, layer.weight, bias, *copies, self.aside)
+        return Linear.apply(x, layer.weight, bias, *copies, self.aside, narrow)
 
     def _onto(self, layer: nn.Linear, x: Tensor, stream: Tensor, p: float) -> tuple[Tensor, Tensor | None]:
         """What a layer adds, and the stream it is still to be added to; or the new stream, and None."""
@@ -144,10 +154,18 @@ class Twin:
 
     def _norm(
         self, norm: nn.Module, u: Tensor, stream: Tensor | None, chance: Chance
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Pair | None]:
+        """The new stream, its norm, and that with the weights behind it in 8 bits, if it is for those."""
         assert isinstance(norm, (LayerNorm, RMSNorm))
         shift = norm.beta if isinstance(norm, LayerNorm) else None
-        return JoinedNorm.apply(u, stream, norm.gamma, shift, norm_kind(norm), chance, self.operations)
+        narrows = self.narrows if self.narrows is not None and norm in self.narrows else None
+        unit = None if narrows is None else narrows.unit_of(norm)
+        s, y, numbers = JoinedNorm.apply(
+            u, stream, norm.gamma, shift, norm_kind(norm), chance, self.operations, unit
+        )
+        if narrows is None or unit is None:
+            return s, y, None
+        return s, y, (Narrow(numbers, unit), narrows.weight_behind(norm))
 
     def _shifted(self, shift: nn.Module, h: Tensor, B: int) -> Tensor:
         if isinstance(shift, Unshifted):
@@ -155,10 +173,17 @@ class Twin:
         return shift(h.unflatten(0, (B, -1)), self.stack.mask, None).to(h.dtype).flatten(0, 1)
 
     def _attention(
-        self, attention: nn.Module, h: Tensor, B: int, chance: "_Sites", stream: Tensor, p: float
+        self,
+        attention: nn.Module,
+        h: Tensor,
+        narrow: Pair | None,
+        B: int,
+        chance: "_Sites",
+        stream: Tensor,
+        p: float,
     ) -> tuple[Tensor, Tensor | None]:
         assert isinstance(attention, Attention)
-        qkv = self._linear(attention.qkv, h).unflatten(0, (B, -1))  # (B, T, (H + 2 K) · D)
+        qkv = self._linear(attention.qkv, h, narrow).unflatten(0, (B, -1))  # (B, T, (H + 2 K) · D)
         normed = isinstance(attention.qk_norm, (LayerNorm, RMSNorm))
         kind = norm_kind(attention.qk_norm) if normed else None
         tables: tuple[Tensor | None, Tensor | None] = None, None
@@ -171,7 +196,13 @@ class Twin:
         return self._onto(attention.out, z.flatten(0, 1), stream, p)
 
     def _mlp(
-        self, mlp: MLP | GatedMLP, h: Tensor, chance: "_Sites", stream: Tensor, p: float
+        self,
+        mlp: MLP | GatedMLP,
+        h: Tensor,
+        narrow: Pair | None,
+        chance: "_Sites",
+        stream: Tensor,
+        p: float,
     ) -> tuple[Tensor, Tensor | None]:
         kind = "swiglu"
         if not isinstance(mlp, GatedMLP):
@@ -181,9 +212,9 @@ class Twin:
             weights = mlp.up.weight, mlp.down.weight
             copies = (self._copy_of[id(w)] for w in weights)
             onto = None if p else stream
-            u = GeluNet.apply(h, *weights, *copies, onto, self.operations, self.aside)
+            u = GeluNet.apply(h, *weights, *copies, onto, self.operations, self.aside, narrow)
             return u, stream if p else None
-        hidden = Activate.apply(self._linear(mlp.up, h), kind, dropped, self.operations)
+        hidden = Activate.apply(self._linear(mlp.up, h, narrow), kind, dropped, self.operations)
         return self._onto(mlp.down, hidden, stream, p)
 
 
@@ -201,6 +232,27 @@ class _Sites:
 def norm_kind(norm: nn.Module) -> NormKind:
     assert isinstance(norm, (LayerNorm, RMSNorm))
     return NormKind(norm.eps, isinstance(norm, LayerNorm))
+
+
+def narrow_pairs(model: LanguageModel) -> list[Behind]:
+    """The products of a model that are for numbers of 8 bits: those of a norm's result as it is."""
+    assert isinstance(model.stack, Stack)
+    found: list[Behind] = []
+
+    def add(norm: nn.Module, weight: Tensor, rows: int) -> None:
+        if isinstance(norm, (LayerNorm, RMSNorm)) and not rows % MULTIPLE and not weight.shape[1] % MULTIPLE:
+            found.append(Behind(norm, weight, rows))
+
+    for block in model.stack.blocks:
+        assert isinstance(block, Block) and isinstance(block.attention, Attention)
+        if isinstance(block.attention_shift, Unshifted):
+            add(block.attention_norm, block.attention.qkv.weight, len(block.attention.qkv.weight))
+        if isinstance(block.mlp_shift, Unshifted):
+            add(block.mlp_norm, block.mlp.up.weight, len(block.mlp.up.weight))
+    if not model.dropout.p:
+        head = model.unembedding.weight
+        add(model.stack.norm, head, len(head) + padding(len(head)))
+    return found
 
 
 def _linears(block: nn.Module) -> list[nn.Linear]:

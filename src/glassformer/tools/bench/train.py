@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from glassformer.core.cores import cores
+from glassformer.core.device import multiplies_fp8
 from glassformer.core.errors import GlassformerError, UsageError
 from glassformer.core.strict_json import dump_json
 from glassformer.core.triton_kernels import missing
@@ -33,12 +34,15 @@ SIZES: dict[str, dict[str, int]] = {
 }
 BATCHES = {"char-small": 12, "char": 64, "124M": 32, "350M": 16, "1.5B": 4}
 _GPT2_BLOCK = {**GPT2, "bias": False, "init": "gpt2"}
-OURS: dict[str, tuple[dict[str, Any], str, str]] = {  # block, optimizer, training.kernels
+OURS: dict[str, tuple[dict[str, Any], str, str]] = {  # block, optimizer, training.kernels or precision fp8
     "glassformer, GPT-2's block, AdamW": (_GPT2_BLOCK, "adamw", "auto"),
     "glassformer, its own block, Muon": ({}, "muon", "auto"),
     "the first by fused kernels": (_GPT2_BLOCK, "adamw", "fused"),
     "the second by fused kernels": ({}, "muon", "fused"),
+    "the first, some products in 8 bits": (_GPT2_BLOCK, "adamw", "fp8"),
+    "the second, some products in 8 bits": ({}, "muon", "fp8"),
 }
+ON_GPU = ("fused", "fp8")
 MODULES = {"transformers": "transformers", "x-transformers": "x_transformers", "litgpt": "litgpt"}
 Say = Callable[[str], None]
 
@@ -56,9 +60,9 @@ class Measured:
     peak_bytes: int  # of the GPU's memory, or of the process
 
 
-def tools(nanogpt: str | None, fused: bool = False) -> Iterator[str]:
-    """Ours, and those that are here."""
-    yield from (name for name, (_, _, kernels) in OURS.items() if fused or kernels != "fused")
+def tools(nanogpt: str | None, on_gpu: Collection[str] = ()) -> Iterator[str]:
+    """Ours, with what can be had `on_gpu`, and those that are here."""
+    yield from (name for name, (_, _, kernels) in OURS.items() if kernels in on_gpu or kernels not in ON_GPU)
     if nanogpt is not None:
         yield "nanoGPT"
     yield from (name for name, module in MODULES.items() if importlib.util.find_spec(module) is not None)
@@ -67,6 +71,14 @@ def tools(nanogpt: str | None, fused: bool = False) -> Iterator[str]:
 def check_nanogpt(folder: str | None) -> None:
     if folder is not None and not (Path(folder) / "model.py").is_file():
         raise UsageError(f"--nanogpt {folder}: expected the folder of its source, with model.py in it")
+
+
+def choose_tools(known: list[str], only: Sequence[str]) -> list[str]:
+    """Those of the tools that one of these is part of; all, if there is none."""
+    for part in only:
+        if not any(part.lower() in name.lower() for name in known):
+            raise UsageError(f"--only {part}: is part of none of these rows: {'; '.join(known)}")
+    return [name for name in known if not only or any(part.lower() in name.lower() for part in only)]
 
 
 def measure(
@@ -81,18 +93,21 @@ def measure(
     nanogpt: str | None,
     profile: str | None,
     say: Say,
+    only: Sequence[str] = (),
 ) -> list[Measured]:
     """Each tool in turn, some rounds; of each the best."""
     batch = batch or BATCHES[size]
     found: dict[str, Measured] = {}
-    fused = precision == "bf16" and device != "cpu" and missing(torch.device(device)) is None
+    chosen = choose_tools(list(tools(nanogpt, _on_gpu(device, precision))), only)
     for turn in range(rounds):
-        for tool in tools(nanogpt, fused):
+        for tool in chosen:
             block, optimizer, kernels = OURS.get(tool, ({}, "adamw", "auto"))
+            number_type = "fp8" if kernels == "fp8" else precision
+            compiles = compiled and kernels not in ON_GPU
+            kernels = "fused" if kernels in ON_GPU else kernels
             if kernels == "auto" and device != "cpu":
                 kernels = "off"  # PyTorch's; the fused step has rows of its own
-            compiles = compiled and kernels != "fused"
-            say(f"{tool}: {size}, batch {batch}, {precision}{', compiled' if compiles else ''} …")
+            say(f"{tool}: {size}, batch {batch}, {number_type}{', compiled' if compiles else ''} …")
             task = {
                 "tool": tool,
                 "shape": SIZES[size],
@@ -100,7 +115,7 @@ def measure(
                 "optimizer": optimizer,
                 "batch": batch,
                 "device": device,
-                "precision": precision,
+                "precision": number_type,
                 "compile": compiles,
                 "kernels": kernels,
                 "threads": cores(),
@@ -111,7 +126,8 @@ def measure(
                 "profile": profile if tool in OURS and profile and turn == 0 else None,
             }
             if task["profile"]:
-                name = ("gpt2" if optimizer == "adamw" else "default") + "-fused" * (kernels == "fused")
+                name = "gpt2" if optimizer == "adamw" else "default"
+                name += ("-fp8" if number_type == "fp8" else "-fused") * (kernels == "fused")
                 task["profile"] = str(Path(task["profile"]) / name)
             told = _run(task)
             step = told["seconds_per_step"]
@@ -120,7 +136,7 @@ def measure(
                 size,
                 tool,
                 batch,
-                precision,
+                number_type,
                 compiles,
                 step,
                 rate,
@@ -130,6 +146,13 @@ def measure(
             if tool not in found or step < found[tool].seconds_per_step:
                 found[tool] = new
     return list(found.values())
+
+
+def _on_gpu(device: str, precision: str) -> list[str]:
+    """Which of our rows for a GPU can be had."""
+    if precision != "bf16" or device == "cpu" or missing(torch.device(device)) is not None:
+        return []
+    return list(ON_GPU) if multiplies_fp8(torch.device(device)) else ["fused"]
 
 
 def _run(task: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from glassformer.core.device import Precision
 from glassformer.core.errors import UsageError
 from glassformer.core.triton_kernels import missing
 from glassformer.models.gpu.fitting import fits as model_fits
+from glassformer.models.gpu.twin import narrow_pairs
+from glassformer.models.model import LanguageModel
 from glassformer.objectives.language import LanguageModelling
 from glassformer.objectives.objective import Objective
 
@@ -17,11 +19,17 @@ def check_fused(
 ) -> None:
     """Refuse what the fused step is not made for, and say what would do."""
     reason = fits(model, objective, config, precision, processes)
-    if reason is not None:
+    if reason is None:
+        return
+    if precision.name == "fp8":
         raise UsageError(
-            f"training.kernels fused is not for this training: {reason}. Leave it out, and it goes by "
-            "PyTorch's kernels."
+            f"training.precision fp8 is for the fused step, which is not for this training: {reason}. Use "
+            "bf16."
         )
+    raise UsageError(
+        f"training.kernels fused is not for this training: {reason}. Leave it out, and it goes by "
+        "PyTorch's kernels."
+    )
 
 
 def takes_fused(
@@ -32,6 +40,9 @@ def takes_fused(
     A run that began with it and goes on in another place (several processes, no Triton) goes on without; its
     environment says so.
     """
+    if precision.name == "fp8":
+        check_fused(model, objective, config, precision, processes)
+        return True
     if config.kernels == "off" or _place_lacks(precision, processes) is not None:
         return False
     if config.kernels == "fused":
@@ -46,15 +57,20 @@ def fits(
     """Why a training cannot go by the fused step; None: it can."""
     if (lacking := _place_lacks(precision, processes)) is not None:
         return lacking
+    if config.kernels == "off":
+        return "training.kernels is off"
     if config.compile == "on":
         return "it is not compiled by PyTorch (training.compile is on)"
     if config.optimizer not in ("adamw", "muon"):
         return f"it has no training.optimizer {config.optimizer}, only adamw and muon"
     if type(objective) is not LanguageModelling:
         return "it is for next tokens in windows of a text"
-    if precision.device.type == "cuda" and precision.name != "bf16":
+    if precision.device.type == "cuda" and precision.name not in ("bf16", "fp8"):
         return f"on a GPU its products are in bf16, not in {precision.name}"
-    return model_fits(model)
+    if (reason := model_fits(model)) is not None or precision.name != "fp8":
+        return reason
+    assert isinstance(model, LanguageModel)
+    return None if narrow_pairs(model) else "no product of it is for 8 bits (sizes are multiples of 16)"
 
 
 def _place_lacks(precision: Precision, processes: int) -> str | None:
@@ -69,4 +85,4 @@ def _place_lacks(precision: Precision, processes: int) -> str | None:
 
 def pass_type(precision: Precision) -> torch.dtype:
     """The type that the pass is in."""
-    return torch.bfloat16 if precision.name == "bf16" else torch.float32
+    return torch.bfloat16 if precision.name in ("bf16", "fp8") else torch.float32

@@ -4,8 +4,8 @@ What differs from step to step (tokens, seeds, the learning rate) is written to 
 norm of the gradient are fetched from one after. So a step can be begun before the last one was read.
 
 The graph is recorded on a stream of its own, on which everything else of the step happens too. Before that
-the work is done twice with the mark of a broken step set, so that nothing moves: kernels are compiled then,
-and what the optimizers keep is made.
+kernels are compiled, all at once, and the work is done twice with the mark of a broken step set, so that
+nothing moves: what the optimizers keep is made then.
 """
 
 from collections import deque
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from glassformer.config.training import TrainingConfig
 from glassformer.models.fast.wanted import own_loops
+from glassformer.models.gpu.rehearsal import rehearsed
 from glassformer.models.gpu.twin import Twin
 from glassformer.objectives.objective import Batch, Objective
 from glassformer.training.device.updates import DeviceUpdates
@@ -110,6 +111,12 @@ class DeviceStep:
     def _work(self, batches: list[Batch]) -> None:
         """The whole step, from tokens to new weights."""
         self.updates.gradients.vector.zero_()
+        total = self._pass(batches)
+        norm = self.updates.move(total)
+        self.said.copy_(torch.stack([total, norm]))
+
+    def _pass(self, batches: list[Batch]) -> Tensor:
+        """Forward and backward; the loss of all."""
         total = torch.zeros((), device=self.device)
         for i, batch in enumerate(batches):
             self.twin.seed.copy_(self.seeds[i])
@@ -117,8 +124,7 @@ class DeviceStep:
                 loss = self.objective.loss(self.twin, batch, self.config.label_smoothing) * self.share
             total += loss.detach()
             loss.backward()
-        norm = self.updates.move(total)
-        self.said.copy_(torch.stack([total, norm]))
+        return total
 
     def _replay(self, batches: list[Batch]) -> None:
         shape = tuple(tuple((name, tuple(t.shape)) for name, t in batch.items()) for batch in batches)
@@ -134,6 +140,8 @@ class DeviceStep:
         """A graph for batches of this shape. Nothing moves while it is made."""
         torch.cuda.synchronize(self.device)
         places = [{name: t.to(self.device, copy=True) for name, t in batch.items()} for batch in batches]
+        with rehearsed(self.device):
+            self._pass(places[:1])  # gradients are none yet, and begin at zero
         broken = self.updates.broken
         before = broken.clone()
         broken.fill_(1.0)

@@ -8,11 +8,11 @@ from glassformer.models.gpu.kernels.dropout import kept
 
 @triton.jit(do_not_specialize=["site", "bound", "n"])
 def norm(
-    X, U, GAIN, SHIFT, S, Y, MEAN, RSTD, SEED, site, bound, grow, eps, n,
+    X, U, GAIN, SHIFT, S, Y, MEAN, RSTD, SEED, site, bound, grow, eps, n, UNIT, NARROW,
     C: tl.constexpr, W: tl.constexpr, R: tl.constexpr,
     JOINED: tl.constexpr, DROPS: tl.constexpr, CENTRED: tl.constexpr, SHIFTED: tl.constexpr,
 ):  # fmt: skip
-    """R rows of C, in W ≥ C lanes."""
+    """R rows of C, in W ≥ C lanes. With a unit also in numbers of 8 bits."""
     row, col = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R), tl.arange(0, W)[None, :]
     inside = (col < C) & (row[:, None] < n)
     at = row[:, None] * C + col
@@ -33,7 +33,11 @@ def norm(
     y = s * rstd[:, None] * tl.load(GAIN + col, mask=col < C, other=0.0)
     if SHIFTED:
         y += tl.load(SHIFT + col, mask=col < C, other=0.0)
-    tl.store(Y + at, y.to(Y.dtype.element_ty), mask=inside)
+    y = y.to(Y.dtype.element_ty)
+    tl.store(Y + at, y, mask=inside)
+    if UNIT is not None:
+        narrow = y.to(tl.float32) / tl.load(UNIT)
+        tl.store(NARROW + at, narrow.to(NARROW.dtype.element_ty), mask=inside)
     tl.store(RSTD + row, rstd, mask=row < n)
 
 
