@@ -12,7 +12,7 @@
     compiled.py loops that numba compiles;  lanes/ what those over numbers are made of
     triton_kernels.py  whether kernels for a GPU can be used, and why not
     cores.py    how many cores there are for us
-    device.py   where and how the arithmetic is done
+    device.py   where and how the arithmetic is done;  shapes.py models without numbers
     process.py  what a process that computes for long sets up once
     waiting.py  how its threads wait for each other, as the machine is quiet or busy
 

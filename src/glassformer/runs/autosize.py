@@ -12,13 +12,13 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-import torch
 
 from glassformer.config.model import RECURRENT
 from glassformer.config.recipes import merge
 from glassformer.config.schema import Config, build
 from glassformer.config.section import Settings
 from glassformer.config.training import PAPER_WARMUP
+from glassformer.core.shapes import ShapesAlone
 from glassformer.models.model import parameter_count
 from glassformer.runs.machine import Machine
 from glassformer.tasks.task import ExampleAmount, Sizing, Task, TextAmount
@@ -194,7 +194,7 @@ def _rhythm(steps: int, training: dict[str, Any]) -> dict[str, Any]:
 
 def _reasons(config: Config, data: Task, passes: str, why: str, seconds: float, hint: bool) -> list[str]:
     m, t = config.model, config.training
-    with torch.device("meta"):
+    with ShapesAlone():
         count = parameter_count(data.build(m))
     return [
         f"Model: {m.family}, {in_layers(m.layers)}, width {m.width}, {_count(count)} parameters, "

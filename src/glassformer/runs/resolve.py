@@ -9,14 +9,13 @@ default.
 
 from dataclasses import dataclass
 
-import torch
-
 from glassformer.config.recipes import merge
 from glassformer.config.schema import Config, build
 from glassformer.config.section import Settings
 from glassformer.config.training import TrainingConfig
 from glassformer.core.device import Precision
 from glassformer.core.errors import UsageError
+from glassformer.core.shapes import ShapesAlone
 from glassformer.models.model import Body
 from glassformer.runs.autosize import choose_sizes, in_layers
 from glassformer.runs.machine import Machine, choose_precision
@@ -58,7 +57,7 @@ def resolve(asked: Settings, recipe: str | None, data: Task, machine: Machine) -
         ]
     check_division(config.training.model_dump(), machine.processes)
     data.check(config)
-    with torch.device("meta"):  # its shapes are enough to see what can be
+    with ShapesAlone():  # its shapes are enough to see what can be
         model = data.build(config.model)
     objective = data.objective(model, config)
     precision = choose_precision(config, machine.device)

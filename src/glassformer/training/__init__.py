@@ -2,7 +2,7 @@
 
     loop.py      read this first: step, evaluate, save, until it is done
     step.py      one update of a model;  update.py its end: from gradients to new weights
-    optim.py     the optimizers
+    optim.py     the optimizers;  adamw.py one of them, ready at once
     schedule.py  learning rate and batch as functions of the step
     pace.py      how many steps fit into the time there is
     reader.py    batches made ahead, by one thread

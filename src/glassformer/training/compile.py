@@ -1,6 +1,7 @@
 """Whether compiling a model pays, and the model as the training loop calls it then."""
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,10 +50,18 @@ def repeatable(device: torch.device) -> Iterator[None]:
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
     )
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    _set_deterministic(True, warn_only=True)
     fill, memory.fill_uninitialized_memory = memory.fill_uninitialized_memory, False  # all is written first
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        _set_deterministic(before[0], warn_only=before[1])
         memory.fill_uninitialized_memory = fill
+
+
+def _set_deterministic(mode: bool, warn_only: bool) -> None:
+    """PyTorch's own function tells its compiler too, and imports it for that, if it is not there yet."""
+    if "torch._inductor" in sys.modules:
+        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
+    else:
+        torch._C._set_deterministic_algorithms(mode, warn_only=warn_only)

@@ -17,6 +17,7 @@ from glassformer.config.training import TrainingConfig
 from glassformer.core.device import multiplies_bf16
 from glassformer.core.errors import UsageError, closest
 from glassformer.models.roles import Role, fused_parts, roles
+from glassformer.training.adamw import FusedAdamW, spare_the_compiler
 from glassformer.training.parallel.layout import full_tensor, local_rows
 
 # Newton-Schulz: p(x) = ax + bx³ + cx⁵ applied to the singular values. These coefficients trade exactness for
@@ -95,6 +96,7 @@ class Muon(Optimizer):
 
 def make_optimizers(model: nn.Module, config: TrainingConfig) -> list[Optimizer]:
     """The optimizers of a run. Every group remembers its `base_lr`, which the schedule scales each step."""
+    spare_the_compiler()
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     role = roles(model)
     inner = [p for name, p in named if role[name] == Role.MATRIX]
@@ -106,7 +108,8 @@ def make_optimizers(model: nn.Module, config: TrainingConfig) -> list[Optimizer]
 
     def adamw(*groups: tuple[list[nn.Parameter], float, float]) -> Optimizer:
         param_groups = [{"params": ps, "lr": rate, "weight_decay": wd} for ps, rate, wd in groups if ps]
-        return AdamW(param_groups, betas=betas, eps=config.eps, fused=fused)
+        kind = FusedAdamW if fused else AdamW
+        return kind(param_groups, betas=betas, eps=config.eps, fused=fused)
 
     optimizers: list[Optimizer]
     match config.optimizer:

@@ -36,7 +36,7 @@ def norm(
     y = y.to(Y.dtype.element_ty)
     tl.store(Y + at, y, mask=inside)
     if UNIT is not None:
-        narrow = y.to(tl.float32) / tl.load(UNIT)
+        narrow = y.to(tl.float32) * (1 / tl.load(UNIT))  # exact: a unit is a power of two
         tl.store(NARROW + at, narrow.to(NARROW.dtype.element_ty), mask=inside)
     tl.store(RSTD + row, rstd, mask=row < n)
 

@@ -18,5 +18,5 @@ def narrow(X, UNIT, NUMBERS, n, N: tl.constexpr):
     """x ÷ unit, in the type of the numbers."""
     at = tl.program_id(0).to(tl.int64) * N + tl.arange(0, N)
     there = at < n
-    x = tl.load(X + at, mask=there, other=0.0).to(tl.float32) / tl.load(UNIT)
+    x = tl.load(X + at, mask=there, other=0.0).to(tl.float32) * (1 / tl.load(UNIT))
     tl.store(NUMBERS + at, x.to(NUMBERS.dtype.element_ty), mask=there)
