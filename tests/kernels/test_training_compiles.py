@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from glassformer.models.gpu import attention_blocks
-from glassformer.models.gpu.kernels import attention, dropout, entropy, heads, hidden, norm
+from glassformer.models.gpu.kernels import attention, dropout, entropy, heads, hidden, norm, vectors
 from tests.kernels.offline import ADA, HOPPER, compile_for
 
 WIDE = {"SEED": "*i64", "GAIN": "*fp32", "SHIFT": "*fp32", "MEAN": "*fp32", "RSTD": "*fp32", "LSE": "*fp32"}
@@ -71,6 +71,7 @@ def test_hidden_units(kind: int) -> None:
 
 def test_dropout_and_loss() -> None:
     compiles(dropout.drop, {"N": 2048})
-    for smoothed in (True, False):
-        sizes = {"V": 50257, "STRIDE": 50304, "N": 2048, "TILES": 5}
-        compiles(entropy.entropy, {**sizes, "SMOOTHED": smoothed}, num_warps=8)
+    compiles(vectors.narrow, {"N": 2048})
+    for smoothed, narrow in product((True, False), ({"NARROW": None}, {})):
+        sizes = {"V": 50257, "STRIDE": 50304, "N": 2048, "TILES": 5, "UNITS": 2.0**15}
+        compiles(entropy.entropy, {**sizes, "SMOOTHED": smoothed, **narrow}, num_warps=8)

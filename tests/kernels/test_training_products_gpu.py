@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from glassformer.models.gpu import blaslt, formulas
+from glassformer.models.gpu.narrow import SHARES, TYPE, Narrow, narrowed, product, units
 
 SIZES = [(8, 16, 24), (200, 384, 1152), (1000, 768, 3072), (77, 1600, 64)]
 
@@ -49,3 +50,31 @@ def test_equal_products_give_equal_bits_on_any_stream() -> None:
         torch.cuda.current_stream().wait_stream(stream)
         assert torch.equal(again, first)
         assert torch.equal(blaslt.product_onto(x, w, onto), first)
+
+
+def narrow(x: Tensor) -> Narrow:
+    (unit,) = units(x.abs().amax().float()[None])
+    return Narrow(narrowed(x, unit), unit.clone())
+
+
+@pytest.mark.parametrize(("n", "K", "N"), [(32, 64, 48), (208, 384, 1152), (1000, 768, 3072)])
+def test_products_of_8_bits(n: int, K: int, N: int) -> None:
+    pair = narrow(draw(n, K, seed=1)), narrow(draw(N, K, seed=2) / K**0.5)
+    wide = tuple(t.numbers.float() * t.unit for t in pair)
+    right = formulas.product_onto(*wide, None).bfloat16()
+    near(product(pair, None, torch.bfloat16), right)
+    bias = draw(N, seed=3)
+    near(product(pair, bias, torch.bfloat16), (right.float() + bias.float()).bfloat16())
+    both = blaslt.gelu_product(draw(n, K, seed=1), draw(N, K, seed=2), pair)
+    if both is not None:  # not every version of the library has it
+        for ours, theirs in zip(both, formulas.gelu_product(*wide), strict=True):
+            near(ours, theirs.bfloat16())
+
+
+def test_shares_of_8_bits() -> None:
+    shares = torch.rand(64, 128, generator=torch.Generator().manual_seed(0)).cuda() ** 8
+    unit = torch.tensor(2.0**-15, device="cuda")
+    pair = Narrow((shares / unit).to(SHARES), unit), narrow(draw(48, 128, seed=2))
+    assert pair[1].numbers.dtype == TYPE
+    wide = tuple(t.numbers.float() * t.unit for t in pair)
+    near(product(pair, None, torch.bfloat16), formulas.product_onto(*wide, None).bfloat16())

@@ -101,16 +101,17 @@ class _HeadLoss(Function):
             total = x.new_zeros((), dtype=wide)
             dx = torch.empty_like(h)
             dw = torch.zeros_like(w, dtype=wide) if ctx.needs_input_grad[1] else None
+            head = gpu_loss.Head(h, w)
             for first in range(0, len(x), rows):
                 chosen = slice(first, first + rows)
-                scores = gpu_loss.scores_of(h, w, chosen)  # (rows, V)
+                scores = head.scores(chosen)  # (rows, V)
                 if by_kernel:
-                    losses = gpu_loss.into_gradient(scores, targets[chosen], V, smoothing)
+                    losses = head.by_kernel(scores, targets[chosen], V, smoothing, dx[chosen])
                     gradient = scores
                 else:
                     losses, gradient = with_gradient(scores, targets[chosen], smoothing)
+                    torch.mm(gradient, w, out=dx[chosen])
                 total += losses.sum()
-                torch.mm(gradient, w, out=dx[chosen])
                 if dw is not None:
                     if by_kernel:
                         add_wide_product(dw, gradient.t(), h[chosen])

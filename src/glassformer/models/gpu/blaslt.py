@@ -19,17 +19,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glassformer.models.gpu.narrow import TYPE, Pair
+
 EIGHT = 8  # sizes are multiples of it, so that every row begins where wide reads can
 ALIGNED = 256  # bytes, as its choices take for granted
 WORKSPACE = 64 << 20  # bytes
 # Numbers of its interface
-COMPUTE_FLOAT32, FLOAT32, BFLOAT16 = 68, 0, 14
+COMPUTE_FLOAT32, FLOAT32, BFLOAT16, EIGHT_BITS = 68, 0, 14, 28
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, AUXILIARY, AUXILIARY_STRIDE = 3, 4, 7, 11, 12
+UNIT_A, UNIT_B, FAST_SUMS = 17, 18, 25
 MOST_WORKSPACE, REDUCTIONS = 1, 3
-NOT_SUPPORTED = 15
-REPEATABLE = (
-    2 | 4
-)  # ways of adding up split sums: by a kernel of its own, in the type of sums or of the result
+NOT_SUPPORTED = (7, 15)  # what it answers to what it has no kernel for
+REPEATABLE = 2 | 4  # ways of adding up split sums: by a kernel of its own, in the sums' type or the result's
 PLAIN, GELU_KEPT, GELU_BACK = 1, 32 | 128, 64 | 128
 
 
@@ -62,11 +63,15 @@ def product_onto(x: Tensor, w: Tensor, onto: Tensor | None) -> Tensor | None:
     return _of(x).multiply(w, x, x.new_empty(n, N), (N, n, K), (True, False), onto=onto)
 
 
-def gelu_product(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor] | None:
-    """x wᵀ, and its gelu (by tanh)."""
+def gelu_product(x: Tensor, w: Tensor, narrow: Pair | None = None) -> tuple[Tensor, Tensor] | None:
+    """x wᵀ, of both in 8 bits if they are given so, and its gelu (by tanh)."""
     (n, K), N = x.shape, len(w)
     before, after = x.new_empty(n, N), x.new_empty(n, N)
-    done = _of(x).multiply(w, x, after, (N, n, K), (True, False), GELU_KEPT, before)
+    a, b, units = w, x, None
+    if narrow is not None:
+        (b, unit_b), (a, unit_a) = narrow
+        units = unit_a, unit_b
+    done = _of(x).multiply(a, b, after, (N, n, K), (True, False), GELU_KEPT, before, units=units)
     return None if done is None else (before, after)
 
 
@@ -95,10 +100,14 @@ class _Library:
         epilogue: int = PLAIN,
         auxiliary: Tensor | None = None,
         onto: Tensor | None = None,
+        units: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor | None:
-        """out (m, n) = epilogue(a b) + onto, all column by column; sizes are m, n, k."""
+        """out (m, n) = epilogue(a b) + onto, all column by column; sizes are m, n, k. With units, a and b are
+        in 8 bits, to be multiplied by these.
+        """
         tensors = [t for t in (a, b, out, auxiliary, onto) if t is not None]
-        assert all(t.is_contiguous() and t.dtype == torch.bfloat16 for t in tensors)
+        kinds = [torch.bfloat16 if units is None else TYPE] * 2 + [torch.bfloat16] * (len(tensors) - 2)
+        assert all(t.is_contiguous() and t.dtype == kind for t, kind in zip(tensors, kinds, strict=True))
         if any(t.data_ptr() % ALIGNED for t in tensors) or any(size % EIGHT for size in sizes[::2]):
             return None
         stream = torch.cuda.current_stream(a.device).cuda_stream
@@ -106,15 +115,17 @@ class _Library:
             self._spaces[stream] = torch.empty(WORKSPACE, dtype=torch.uint8, device=a.device)
         space, under = self._spaces[stream], out if onto is None else onto
         with self._busy, torch.cuda.device(a.device):
-            key = sizes, transposed, epilogue
+            key = sizes, transposed, epilogue, units is None
             if key not in self._plans:
-                self._plans[key] = self._plan(sizes, transposed, epilogue)
+                self._plans[key] = self._plan(sizes, transposed, epilogue, narrow=units is not None)
             plan = self._plans[key]
             if plan is None:
                 return None
             description, of_a, of_b, of_out, algorithm = plan
             if auxiliary is not None:
                 self._set("MatmulDesc", description, AUXILIARY, ctypes.c_void_p(auxiliary.data_ptr()))
+            for name, unit in zip((UNIT_A, UNIT_B), units or (), strict=False):
+                self._set("MatmulDesc", description, name, ctypes.c_void_p(unit.data_ptr()))
             at = [ctypes.c_void_p(t.data_ptr()) for t in (a, b, under, out, space)]
             one, share = ctypes.c_float(1.0), ctypes.c_float(0.0 if onto is None else 1.0)
             self._call(
@@ -125,7 +136,7 @@ class _Library:
         return out
 
     def _plan(
-        self, sizes: tuple[int, int, int], transposed: tuple[bool, bool], epilogue: int
+        self, sizes: tuple[int, int, int], transposed: tuple[bool, bool], epilogue: int, narrow: bool
     ) -> tuple[Any, ...] | None:
         """What is multiplied, how the matrices lie, and the library's first choice, if it has one."""
         (m, n, k), (ta, tb) = sizes, transposed
@@ -138,8 +149,15 @@ class _Library:
         if epilogue != PLAIN:
             self._set("MatmulDesc", description, AUXILIARY_STRIDE, ctypes.c_int64(m))
             self._set("MatmulDesc", description, AUXILIARY, ctypes.c_void_p(WORKSPACE))  # any, to be asked
+        if narrow:
+            self._set("MatmulDesc", description, FAST_SUMS, ctypes.c_int8(1))
+            for name in (UNIT_A, UNIT_B):
+                self._set("MatmulDesc", description, name, ctypes.c_void_p(WORKSPACE))  # likewise
         shapes = ((k, m) if ta else (m, k)), ((n, k) if tb else (k, n)), (m, n)
-        layouts = [self._layout(*shape) for shape in shapes]
+        kind = EIGHT_BITS if narrow else BFLOAT16
+        layouts = [
+            self._layout(*shape, kind) for shape, kind in zip(shapes, (kind, kind, BFLOAT16), strict=True)
+        ]
         wish = self._made("cublasLtMatmulPreferenceCreate")
         self._set("MatmulPreference", wish, MOST_WORKSPACE, ctypes.c_uint64(WORKSPACE))
         self._set("MatmulPreference", wish, REDUCTIONS, ctypes.c_uint32(REPEATABLE))
@@ -148,15 +166,15 @@ class _Library:
             self._handle, description, *layouts, layouts[2], wish, ctypes.c_int(1), found, ctypes.byref(count)
         )
         self._call("cublasLtMatmulPreferenceDestroy", wish)
-        if status == NOT_SUPPORTED or (status == 0 and not count.value):
+        if status in NOT_SUPPORTED or (status == 0 and not count.value):
             return None
         if status:
             raise RuntimeError(f"cublasLtMatmulAlgoGetHeuristic answered {status}")
         return description, *layouts, found
 
-    def _layout(self, rows: int, columns: int) -> ctypes.c_void_p:
+    def _layout(self, rows: int, columns: int, kind: int) -> ctypes.c_void_p:
         sizes = ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows)
-        return self._made("cublasLtMatrixLayoutCreate", ctypes.c_int(BFLOAT16), *sizes)
+        return self._made("cublasLtMatrixLayoutCreate", ctypes.c_int(kind), *sizes)
 
     def _made(self, name: str, *arguments: Any) -> ctypes.c_void_p:
         thing = ctypes.c_void_p()

@@ -17,7 +17,7 @@ from glassformer.models.gpu import attention_blocks, blaslt, formulas
 from glassformer.models.gpu.formulas import CHANCES
 from glassformer.models.gpu.kernels import attention, dropout, embedding, entropy, heads, hidden, vectors
 from glassformer.models.gpu.kernels import norm as norms
-from glassformer.models.gpu.narrow import TYPE, Pair, product
+from glassformer.models.gpu.narrow import SHARE_UNIT, TYPE, Pair, product
 from glassformer.models.gpu.rehearsal import start
 from glassformer.models.products import wide_product
 
@@ -109,8 +109,7 @@ def product_onto(x: Tensor, w: Tensor, onto: Tensor | None) -> Tensor:
 
 
 def gelu_product(x: Tensor, w: Tensor, narrow: Pair | None = None) -> tuple[Tensor, Tensor]:
-    joins = x.is_cuda and len(w) >= WIDE and narrow is None
-    if joins and (both := blaslt.gelu_product(x, w)) is not None:
+    if x.is_cuda and len(w) >= WIDE and (both := blaslt.gelu_product(x, w, narrow)) is not None:
         return both
     before = x @ w.t() if narrow is None else product(narrow, None, x.dtype)
     return before, activate(before, "gelu-tanh", _no_seed(x.device), 0, 0.0)
@@ -314,28 +313,19 @@ def activate_back(above: Tensor, a: Tensor, kind: str, seed: Tensor, site: int, 
     return da
 
 
-def into_gradient(scores: Tensor, targets: Tensor, entries: int, smoothing: float) -> Tensor:
-    """Each row's loss (n) in float32; scores (n, ≥ entries) become the gradient of it. Twin of
-    objectives/loss.py's `with_gradient`; a negative target is not scored.
+def into_gradient(
+    scores: Tensor, targets: Tensor, entries: int, smoothing: float, narrow: Tensor | None = None
+) -> Tensor:
+    """Each row's loss (n) in float32; scores (n, ≥ entries) become the gradient of it, and so does `narrow`
+    in 8 bits. Twin of objectives/loss.py's `with_gradient`; a negative target is not scored.
     """
     n, stride = scores.shape
     losses = torch.empty(n, dtype=torch.float32, device=scores.device)
     lanes, tiles, warps, each = min(2048, next_power_of_2(stride)), 5, 8, 3
     if stride <= lanes:  # a row at once; else few are under way, and the second look finds it in the cache
         tiles, warps, each = 1, max(1, min(8, lanes // 256)), 16
-    start(
-        entropy.entropy,
-        (_programs(scores.device, n, each),),
-        scores,
-        targets,
-        losses,
-        smoothing,
-        n,
-        stride,
-        entries,
-        lanes,
-        tiles,
-        smoothing > 0,
-        num_warps=warps,
-    )
+    start(entropy.entropy, (_programs(scores.device, n, each),),
+        scores, targets, losses, smoothing, n, narrow, stride, entries, lanes, tiles, smoothing > 0,
+        1 / SHARE_UNIT, num_warps=warps,
+    )  # fmt: skip
     return losses

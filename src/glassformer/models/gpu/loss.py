@@ -6,38 +6,29 @@ Twin of `with_gradient` in objectives/loss.py, where it is called; asked for by 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from glassformer.core.triton_kernels import missing
-from glassformer.models.gpu.narrow import Narrow, Pair, product
+from glassformer.models.gpu.narrow import SHARE_UNIT, SHARES, Narrow, Pair, product
 
 ROW = 64  # scores that a row is a multiple of, so that it begins where wide reads can
 
 _wanted: ContextVar[bool] = ContextVar("own entropy", default=False)
-_narrow: ContextVar[Pair | None] = ContextVar("the head's product in 8 bits", default=None)
+_narrow: ContextVar["NarrowHead | None"] = ContextVar("the head in 8 bits", default=None)
 
 
 @contextmanager
-def own_entropy(narrow: Pair | None = None) -> Iterator[None]:
-    """Inside, the loss takes the kernel where there is one; scores are made of a pair in 8 bits, if given."""
+def own_entropy(narrow: "NarrowHead | None" = None) -> Iterator[None]:
+    """Inside, the loss takes the kernel where there is one, and the head's products in 8 bits, if given."""
     before = _wanted.set(True), _narrow.set(narrow)
     try:
         yield
     finally:
         _wanted.reset(before[0])
         _narrow.reset(before[1])
-
-
-def scores_of(h: Tensor, w: Tensor, chosen: slice) -> Tensor:
-    """Scores of some rows of h (n, C) by w (V, C)."""
-    pair = _narrow.get()
-    if pair is None:
-        return h[chosen] @ w.t()
-    (numbers, unit), weight = pair
-    scores = product((Narrow(numbers[chosen], unit), weight), None, h.dtype)
-    return scores[:, : len(w)]
 
 
 def fits(x: Tensor, dtype: torch.dtype) -> bool:
@@ -50,8 +41,38 @@ def padding(entries: int) -> int:
     return -entries % ROW
 
 
-def into_gradient(scores: Tensor, targets: Tensor, entries: int, smoothing: float) -> Tensor:
-    """Each row's loss (n), in float32; the scores (n, ≥ entries) become the gradient of it."""
-    from glassformer.models.gpu import launch
+class NarrowHead(NamedTuple):
+    """What the head multiplies, and its weight for both ways, in 8 bits."""
 
-    return launch.into_gradient(scores, targets, entries, smoothing)
+    pair: Pair
+    turned: Narrow  # (C, V')
+
+
+class Head:
+    """The head's products: rows of h (n, C) by w (V', C), and scores' gradients back."""
+
+    def __init__(self, h: Tensor, w: Tensor):
+        self.h, self.w, self.narrow = h, w, _narrow.get()
+
+    def scores(self, rows: slice) -> Tensor:
+        if self.narrow is None:
+            return self.h[rows] @ self.w.t()
+        (numbers, unit), weight = self.narrow.pair
+        return product((Narrow(numbers[rows], unit), weight), None, self.h.dtype)[:, : len(self.w)]
+
+    def by_kernel(
+        self, scores: Tensor, targets: Tensor, entries: int, smoothing: float, into: Tensor
+    ) -> Tensor:
+        """Each row's loss (n), in float32; the scores (n, ≥ entries) become the gradient of it, and `into`
+        that of the rows.
+        """
+        from glassformer.models.gpu import launch
+
+        narrow = None if self.narrow is None else torch.empty_like(scores, dtype=SHARES)
+        losses = launch.into_gradient(scores, targets, entries, smoothing, narrow)
+        if self.narrow is None or narrow is None:
+            torch.mm(scores, self.w, out=into)
+        else:
+            unit = torch.full((), SHARE_UNIT, device=scores.device)
+            into.copy_(product((Narrow(narrow, unit), self.narrow.turned), None, into.dtype))
+        return losses

@@ -1,9 +1,11 @@
 """Numbers of 8 bits for products on the way forward (training.precision fp8): a sign, four bits of exponent,
-three of fraction (e4m3).
+three of fraction (e4m3). The gradient of the scores, whose entries are shares, is in them too, with five bits
+of exponent and two of fraction (e5m2).
 
 What is multiplied is brought into their range by a power of two, so that nothing but the three bits is lost:
 a weight by its largest entry, the result of a norm by the largest that it can be, √C times its gain. Nothing
-ever lies beyond the range, and nothing of earlier steps is kept. The way back is in the type of the pass.
+ever lies beyond the range, and nothing of earlier steps is kept. The rest of the way back is in the type of
+the pass.
 """
 
 from collections.abc import Sequence
@@ -16,8 +18,8 @@ from torch import Tensor
 
 from glassformer.models.layers import LayerNorm, RMSNorm
 
-TYPE = torch.float8_e4m3fn
-LARGEST = 448.0
+TYPE, SHARES = torch.float8_e4m3fn, torch.float8_e5m2
+LARGEST, SHARE_UNIT = 448.0, 2.0**-15
 MULTIPLE = 16  # sizes of what is multiplied are multiples of it
 
 
@@ -65,6 +67,7 @@ class Behind:
     norm: LayerNorm | RMSNorm
     weight: Tensor
     rows: int
+    both_ways: bool = False  # multiplied on the way back too
 
 
 class Narrows:
@@ -79,6 +82,11 @@ class Narrows:
             Narrow(torch.zeros(p.rows, p.weight.shape[1], dtype=TYPE, device=device), unit)
             for p, unit in zip(self._pairs, self._units[len(self._pairs) :], strict=True)
         ]
+        self._turned = {
+            id(p.norm): torch.zeros(p.weight.shape[1], p.rows, dtype=TYPE, device=device)
+            for p in self._pairs
+            if p.both_ways
+        }
         self._place = {id(p.norm): i for i, p in enumerate(self._pairs)}
         self._root_of_width = torch.tensor([len(p.norm.gamma) ** 0.5 for p in self._pairs], device=device)
         self._nothing = torch.zeros(1, device=device)
@@ -93,6 +101,10 @@ class Narrows:
     def weight_behind(self, norm: object) -> Narrow:
         return self._weights[self._place[id(norm)]]
 
+    def turned_behind(self, norm: object) -> Narrow:
+        """The weight for the way back, transposed."""
+        return Narrow(self._turned[id(norm)], self.weight_behind(norm).unit)
+
     @torch.no_grad()
     def renew(self) -> None:
         """From the weights and gains as they are now."""
@@ -102,6 +114,8 @@ class Narrows:
         self._units.copy_(units(torch.cat([bounds, _largest([p.weight for p in self._pairs])])))
         for p, narrow in zip(self._pairs, self._weights, strict=True):
             self._operations.narrow_into(p.weight, narrow.unit, narrow.numbers)
+            if p.both_ways:
+                self._turned[id(p.norm)].copy_(narrow.numbers.t())
 
 
 def _largest(tensors: Sequence[Tensor]) -> Tensor:

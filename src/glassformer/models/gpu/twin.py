@@ -37,7 +37,7 @@ from glassformer.models.gpu.functions import (
     drop,
     operations,
 )
-from glassformer.models.gpu.loss import own_entropy, padding
+from glassformer.models.gpu.loss import NarrowHead, own_entropy, padding
 from glassformer.models.gpu.narrow import MULTIPLE, Behind, Narrow, Narrows, Pair
 from glassformer.models.layers import ACTIVATIONS, MLP, GatedMLP, LayerNorm, RMSNorm
 from glassformer.models.model import LanguageModel, Readout, scores
@@ -90,7 +90,7 @@ class Twin:
         """The stream after the last norm (B, T, C), in the type of the pass."""
         return self._final(ids)[0]
 
-    def _final(self, ids: Tensor) -> tuple[Tensor, Pair | None]:
+    def _final(self, ids: Tensor) -> tuple[Tensor, NarrowHead | None]:
         """The same, and what the head multiplies if it does so in 8 bits."""
         stack, ops = self.stack, self.operations
         B, T = ids.shape
@@ -119,7 +119,10 @@ class Twin:
                 left_out = p
             _, h, narrow = self._norm(stack.norm, u, stream, chance(left_out))
             h = drop(h, chance(self.model.dropout.p), ops)
-        return h.view(B, T, -1), narrow
+        head = None
+        if narrow is not None and self.narrows is not None:
+            head = NarrowHead(narrow, self.narrows.turned_behind(stack.norm))
+        return h.view(B, T, -1), head
 
     def _embed(self, ids: Tensor) -> Tensor:
         """Where the stream begins (n, C)."""
@@ -239,9 +242,9 @@ def narrow_pairs(model: LanguageModel) -> list[Behind]:
     assert isinstance(model.stack, Stack)
     found: list[Behind] = []
 
-    def add(norm: nn.Module, weight: Tensor, rows: int) -> None:
+    def add(norm: nn.Module, weight: Tensor, rows: int, both_ways: bool = False) -> None:
         if isinstance(norm, (LayerNorm, RMSNorm)) and not rows % MULTIPLE and not weight.shape[1] % MULTIPLE:
-            found.append(Behind(norm, weight, rows))
+            found.append(Behind(norm, weight, rows, both_ways))
 
     for block in model.stack.blocks:
         assert isinstance(block, Block) and isinstance(block.attention, Attention)
@@ -251,7 +254,7 @@ def narrow_pairs(model: LanguageModel) -> list[Behind]:
             add(block.mlp_norm, block.mlp.up.weight, len(block.mlp.up.weight))
     if not model.dropout.p:
         head = model.unembedding.weight
-        add(model.stack.norm, head, len(head) + padding(len(head)))
+        add(model.stack.norm, head, len(head) + padding(len(head)), both_ways=True)
     return found
 
 

@@ -10,13 +10,14 @@ LOG2E = tl.constexpr(1.4426950408889634)
 
 @triton.jit(do_not_specialize=["n", "smoothing"])
 def entropy(
-    SCORES, TARGETS, LOSSES, smoothing, n, STRIDE: tl.constexpr, V: tl.constexpr,
-    N: tl.constexpr, TILES: tl.constexpr, SMOOTHED: tl.constexpr,
+    SCORES, TARGETS, LOSSES, smoothing, n, NARROW, STRIDE: tl.constexpr, V: tl.constexpr,
+    N: tl.constexpr, TILES: tl.constexpr, SMOOTHED: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
     """Rows of V scores, STRIDE apart, TILES of N scores at a time. Columns behind V become 0, and so does a
     row whose target is negative. Few rows are under way at once: the second look finds one in the cache.
 
     Each lane has a largest score and a sum of its own, and asks for a new largest once for all its tiles.
+    The gradient is also written in 8 bits, UNITS for a whole, if there is a place for it.
     """
     lane = tl.arange(0, N)
     for row in range(tl.program_id(0), n, tl.num_programs(0)):
@@ -61,3 +62,7 @@ def entropy(
                 share = tl.where(col < V, share, 0.0)
                 share = share.to(SCORES.dtype.element_ty)
                 tl.store(ROW + col, share, mask=col < STRIDE, eviction_policy="evict_first")
+                if NARROW is not None:
+                    narrow = (share.to(tl.float32) * UNITS).to(NARROW.dtype.element_ty)
+                    place = NARROW + row * tl.full((), 1, tl.int64) * STRIDE + col
+                    tl.store(place, narrow, mask=col < STRIDE)
