@@ -112,6 +112,8 @@ def test_every_task_can_do_without_words_and_before_its_scores(task: str) -> Non
         ("classify", {"patch": 4, "word_dropout": 0.1}, "word_dropout"),
         ("language", {"family": "gru", "shift": "layers"}, "shift"),
         ("language", {"word_dropout": 1.0}, "word_dropout"),
+        ("language", {"recurrent_dropout": 0.5}, "recurrent_dropout"),
+        ("language", {"family": "window", "recurrent_dropout": 0.5}, "recurrent_dropout"),
     ],
 )
 def test_what_has_no_place_is_refused(task: str, model: dict[str, Any], named: str) -> None:

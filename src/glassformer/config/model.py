@@ -98,6 +98,12 @@ class ModelConfig(Section):
     hidden_dropout: float = Field(
         default=0.0, ge=0, lt=1, description="of the feed-forward net's hidden units (transformer)"
     )
+    recurrent_dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="of the weights from hidden state to hidden state (rnn, gru, lstm), new in each batch",
+    )
     output_dropout: float | None = Field(
         default=None,
         ge=0,
@@ -159,14 +165,18 @@ class ModelConfig(Section):
 
     def _check_kinds(self) -> None:
         """What a family has no place for is refused."""
-        foreign = {"hidden_dropout": self.hidden_dropout, "shift": self.shift != "none"}
+        foreign: dict[str, Any] = {}
+        if self.family != "transformer":
+            foreign |= {"hidden_dropout": self.hidden_dropout, "shift": self.shift != "none"}
         if self.family == "window":
             foreign |= {
                 "residual_dropout": self.residual_dropout,
                 "attention_dropout": self.attention_dropout,
             }
+        if self.family not in RECURRENT:
+            foreign |= {"recurrent_dropout": self.recurrent_dropout}
         for name, value in foreign.items():
-            if self.family != "transformer" and value not in (None, 0.0, False):
+            if value not in (None, 0.0, False):
                 raise ValueError(f"model.{name}: model.family {self.family} has no place for it")
         if self.patch and self.word_dropout:
             raise ValueError("model.word_dropout leaves out words; images have none")
