@@ -32,7 +32,12 @@ SMALL = {
 CASES: dict[str, dict[str, Any]] = {
     "transformer": {},
     "lstm in parts": {"model.family": "lstm", "training.accumulate": 2},
-    "lstm without some weights": {"model.family": "lstm", "model.recurrent_dropout": 0.5},
+    "lstm without some weights and features": {
+        "model.family": "lstm",
+        "model.recurrent_dropout": 0.5,
+        "model.dropout_over": "sequence",
+        "training.accumulate": 2,
+    },
     "many epochs": {"model.context": 8, "training.batch": 64},
     "masked gru": {"task": "masked", "model.family": "gru"},
     "batch norm": {"model.norm": "batch"},

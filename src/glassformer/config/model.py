@@ -113,6 +113,11 @@ class ModelConfig(Section):
     word_dropout: float = Field(
         default=0.0, ge=0, lt=1, description="share of the vocabulary that a step does without in its inputs"
     )
+    dropout_over: Literal["position", "sequence"] = Field(
+        default="position",
+        description="`sequence`: of embeddings, between layers and before the scores the same features are "
+        "dropped at all positions of a sequence (rnn, gru, lstm)",
+    )
     shift: Literal["none", "embedding", "layers"] = Field(
         default="none",
         description="learned multiples of the last positions, added to embeddings or to each layer's input",
@@ -174,7 +179,10 @@ class ModelConfig(Section):
                 "attention_dropout": self.attention_dropout,
             }
         if self.family not in RECURRENT:
-            foreign |= {"recurrent_dropout": self.recurrent_dropout}
+            foreign |= {
+                "recurrent_dropout": self.recurrent_dropout,
+                "dropout_over": self.dropout_over != "position",
+            }
         for name, value in foreign.items():
             if value not in (None, 0.0, False):
                 raise ValueError(f"model.{name}: model.family {self.family} has no place for it")

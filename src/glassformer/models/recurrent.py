@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from glassformer.config.model import ModelConfig
 from glassformer.models.attention import CrossAttention
 from glassformer.models.cells import CELLS, Parts, unroll
-from glassformer.models.dropout import Dropout, drop
+from glassformer.models.dropout import DROPOUTS, drop
 from glassformer.models.model import Body
 from glassformer.models.state import Memory, refuse_ragged
 from glassformer.models.tap import Tap, inside, off
@@ -116,8 +116,9 @@ class RecurrentStack(Body):
         self.limit, self.width = None, config.width
         self.embedding_std = config.width**-0.5
         self.embedding = embedding
-        self.embedding_dropout = Dropout(config.dropout_of("embedding"))
-        self.dropout = Dropout(config.dropout_of("residual"))
+        dropout = DROPOUTS[config.dropout_over]
+        self.embedding_dropout = dropout(config.dropout_of("embedding"))
+        self.dropout = dropout(config.dropout_of("residual"))
         hidden = config.width // directions
         self.blocks = nn.ModuleList(
             nn.ModuleList(
