@@ -50,6 +50,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "tag rnn": {"task": "tag", "model.family": "rnn"},
     "translate gru": {"task": "translate", "model.family": "gru"},
+    "translate twice": {"task": "translate", "training.consistency": 5.0, "training.token_dropout": 0.1},
 }
 
 

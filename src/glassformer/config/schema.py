@@ -91,6 +91,8 @@ class Config(Section):
             raise ValueError(
                 f"training.token_dropout, merge_dropout: for classify, tag and translate, not for {self.task}"
             )
+        if self.task != "translate" and training.consistency:
+            raise ValueError(f"training.consistency: for translate, not for {self.task}")
         if self.task == "language" and model.family != "transformer" and training.batch_growth:
             raise ValueError(
                 f"training.batch_growth: model.family {model.family} carries its state along as many streams "
