@@ -9,7 +9,14 @@ from torch import Tensor, nn
 from glassformer.models.fast.wanted import own_loops
 from glassformer.models.tap import off
 from glassformer.objectives import loss
-from glassformer.objectives.loss import NOT_SCORED, consistent_loss, cross_entropy, joined_loss, summed_loss
+from glassformer.objectives.loss import (
+    NOT_SCORED,
+    calm_loss,
+    consistent_loss,
+    cross_entropy,
+    joined_loss,
+    summed_loss,
+)
 
 
 def apart(x: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> Tensor:
@@ -112,4 +119,21 @@ def test_two_answers_that_differ_cost_what_rdrop_says() -> None:
     alike = x.detach()[:3].repeat(2, 1, 1)
     torch.testing.assert_close(
         consistent_loss(alike, head, off, targets, 0.1, 5.0), summed_loss(alike, head, off, targets, 0.1)
+    )
+
+
+def test_large_and_restless_vectors_cost_what_was_asked() -> None:
+    torch.manual_seed(0)
+    x, head = torch.randn(2, 4, 5, dtype=torch.float64, requires_grad=True), nn.Linear(5, 7).double()
+    targets = torch.randint(7, (2, 4))
+    expected = summed_loss(x, head, off, targets)
+    expected = expected + 2.0 * 8 * sum(x[b, t] @ x[b, t] for b in range(2) for t in range(4)) / 40
+    steps = [x[b, t + 1] - x[b, t] for b in range(2) for t in range(3)]
+    expected = expected + 1.0 * 8 * sum(s @ s for s in steps) / 30
+    got = calm_loss(x, head, off, targets, 0.0, 2.0, 1.0)
+    torch.testing.assert_close(got, expected)
+    torch.testing.assert_close(gradients(got, x), gradients(expected, x))
+    one = x[:, :1].detach()
+    assert calm_loss(one, head, off, targets[:, :1], 0.0, 0.0, 1.0) == summed_loss(
+        one, head, off, targets[:, :1]
     )

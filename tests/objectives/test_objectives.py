@@ -145,6 +145,21 @@ def test_a_translation_begins_after_the_mark_and_ends_with_it() -> None:
     assert (task.targets(batch), task.tokens(batch)) == (4, 7)
 
 
+def test_penalties_are_of_recurrent_language_models_alone() -> None:
+    wanted = {"activation_penalty": 2.0, "change_penalty": 1.0}
+    build({"model": {"family": "lstm"}, "training": wanted})
+    for other in ({}, {"model": {"family": "window"}}, {"task": "tag", "model": {"family": "lstm"}}):
+        for name in wanted:
+            with pytest.raises(
+                UsageError, match=r"training\.activation_penalty, change_penalty: for the task"
+            ):
+                build({**other, "training": {name: 1.0}})
+    model = make("language", "lstm")
+    plain, calm = (StreamModelling(model, TEXT, 10, 4, 0, p) for p in ((0.0, 0.0), (2.0, 1.0)))
+    batch = plain.batch(0, 4)
+    assert calm.loss(model, batch).item() > plain.loss(model, batch).item() + 0.1
+
+
 def test_a_pair_is_read_twice_with_other_tokens_hidden_where_both_are_to_agree() -> None:
     pairs = [np.arange(5, 16), np.arange(8, 17), np.arange(3, 9)]
     once = Translating(pairs, pairs, 0, batch=3, seed=1)

@@ -36,6 +36,7 @@ CASES: dict[str, dict[str, Any]] = {
         "model.family": "lstm",
         "model.recurrent_dropout": 0.5,
         "model.dropout_over": "sequence",
+        "training.change_penalty": 1.0,
         "training.accumulate": 2,
     },
     "many epochs": {"model.context": 8, "training.batch": 64},

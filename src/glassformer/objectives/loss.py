@@ -49,6 +49,24 @@ def each_loss(x: Tensor, head: Callable[[Tensor], Tensor], tap: Tap, targets: Te
     return cross_entropy(last, targets, reduction="none").view(targets.shape)
 
 
+def calm_loss(
+    x: Tensor,
+    head: Callable[[Tensor], Tensor],
+    tap: Tap,
+    targets: Tensor,
+    smoothing: float,
+    size: float,
+    change: float,
+) -> Tensor:
+    """The same, and for each target `size` times the mean square of the vectors (B, T, C) and `change` times
+    that of their differences from one position to the next."""
+    wide = widened(x)
+    penalty = size * wide.square().mean()
+    if change and x.shape[1] > 1:
+        penalty = penalty + change * wide.diff(dim=1).square().mean()
+    return summed_loss(x, head, tap, targets, smoothing) + targets.numel() * penalty
+
+
 def consistent_loss(
     x: Tensor,
     head: Callable[[Tensor], Tensor],
@@ -78,8 +96,8 @@ def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0, reduc
     )
 
 
-def widened(logits: Tensor) -> Tensor:
-    return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+def widened(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 def can_join(head: nn.Linear, x: Tensor) -> bool:
