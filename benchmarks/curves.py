@@ -30,9 +30,10 @@ COLUMNS = 3
 
 INTRO = """# How the recipes learn
 
-The training and validation loss of recipes, from the `metrics.jsonl` of one run each. Training loss is what
-a step learns from: with dropout, and with the targets smoothed where the recipe smooths them, so it may lie
-above the validation loss. Made by `python benchmarks/curves.py draw` from
+The training and validation loss of recipes (and of `glassformer train dates`), from the `metrics.jsonl` of
+one run each. Training loss is what a step learns from: with dropout, and with the targets smoothed where the
+recipe smooths them, so it may lie above the validation loss. Runs on a CPU had one thread of a machine that
+others used, so their seconds are no measure. Made by `python benchmarks/curves.py draw` from
 [curves.json](../benchmarks/curves.json), as are the figures below; what several seeds reach is in
 [RESULTS.md](../benchmarks/RESULTS.md). `glassformer train --recipe NAME --out RUN` draws the same of a run
 of yours, in `RUN/loss.png`.
