@@ -132,6 +132,7 @@ defaults: .venv/.installed  ## the defaults for labels, tags and pairs on 17 sma
 docs: .venv/.installed  ## the pages of docs/ that are made from the code
 	$(BIN)/python docs/make_settings.py
 	$(BIN)/python docs/make_layout.py
+	$(BIN)/python benchmarks/curves.py draw
 
 clean:  ## remove the virtual environment and the caches (runs stay)
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis

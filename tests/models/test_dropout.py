@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from glassformer.models.attention import attend, attention_weights
-from glassformer.models.dropout import Dropout, drop
+from glassformer.models.dropout import Dropout, SequenceDropout, drop
 from glassformer.models.mask import Mask
 
 
@@ -39,6 +39,17 @@ def test_a_seed_draws_the_same_and_gradients_go_through_what_is_left() -> None:
 def test_out_of_training_nothing_is_left_out() -> None:
     layer, x = Dropout(0.5), torch.randn(4, 4)
     assert not torch.equal(layer(x), x) and torch.equal(layer.eval()(x), x) and drop(x, 0.0) is x
+
+
+def test_a_mask_for_a_sequence_is_drawn_for_its_features_alone() -> None:
+    torch.manual_seed(0)
+    layer = SequenceDropout(0.3)
+    y = layer(torch.ones(400, 5, 50, dtype=torch.bfloat16))
+    assert y.dtype == torch.bfloat16 and torch.equal(y, y[:, :1].expand_as(y))
+    share = (y[:, 0] == 0).double().mean().item()
+    assert share == pytest.approx(0.3, abs=5 * (0.3 * 0.7 / 20_000) ** 0.5)
+    x = torch.randn(4, 3, 4)
+    assert layer.eval()(x) is x and SequenceDropout(0.0).train()(x) is x
 
 
 def test_attention_drops_weights_and_keeps_its_mean() -> None:

@@ -89,6 +89,39 @@ def test_words_are_left_out_everywhere_but_at_the_start() -> None:
     assert torch.equal(embedding.eval()(tokens), whole)
 
 
+@pytest.mark.parametrize("kind", ["embedding_dropout", "residual_dropout", "output_dropout"])
+def test_a_sequence_does_without_the_same_features_all_along(kind: str) -> None:
+    model = make("language", "lstm", dropout_over="sequence", **{kind: 0.5}).train()
+    plain = make("language", "lstm").train()
+    tokens = ids(3, 9)
+    seen, whole = Record(), Record()
+    scores, _ = model(tokens, tap=seen), plain(tokens, tap=whole)
+    if kind == "output_dropout":
+        kept = torch.linalg.lstsq(model.unembedding.weight, scores.detach().flatten(0, 1).T).solution
+        kept = kept.T.view(3, 9, -1) / whole.values["final"].detach()
+    else:
+        site = "embed" if kind == "embedding_dropout" else "0.resid"
+        kept = (seen.values[site] / whole.values[site]).detach()  # (B, T, C)
+    torch.testing.assert_close(kept, kept[:, :1].expand_as(kept), rtol=1e-3, atol=1e-3)
+    assert {round(v, 2) for v in kept.abs().flatten().tolist()} == {0.0, 2.0}
+    assert not torch.equal(kept[0, 0].round(), kept[1, 0].round())
+    close(model.eval()(tokens), plain.eval()(tokens))
+
+
+@pytest.mark.parametrize("task", ["masked", "classify", "tag", "translate"])
+def test_every_task_of_a_recurrent_net_can_drop_features_of_sequences(task: str) -> None:
+    torch.manual_seed(0)
+    drops = {"dropout": 0.4, "output_dropout": 0.4, "recurrent_dropout": 0.4}
+    config = tiny_config(labels=LABELS, family="gru", dropout_over="sequence", **drops)
+    model = make_model(task, config).train()
+    for p in model.parameters():
+        nn.init.normal_(p, std=0.3)
+    inputs = (ids(2, 7), ids(2, 6)) if task == "translate" else (ids(2, 7),)
+    assert model(*inputs).shape == model.eval()(*inputs).shape
+    assert not torch.equal(model.train()(*inputs), model(*inputs))
+    assert torch.equal(model.eval()(*inputs), model(*inputs))
+
+
 @pytest.mark.parametrize("task", ["language", "masked", "classify", "tag", "translate"])
 def test_every_task_can_do_without_words_and_before_its_scores(task: str) -> None:
     torch.manual_seed(0)
@@ -112,6 +145,11 @@ def test_every_task_can_do_without_words_and_before_its_scores(task: str) -> Non
         ("classify", {"patch": 4, "word_dropout": 0.1}, "word_dropout"),
         ("language", {"family": "gru", "shift": "layers"}, "shift"),
         ("language", {"word_dropout": 1.0}, "word_dropout"),
+        ("language", {"recurrent_dropout": 0.5}, "recurrent_dropout"),
+        ("language", {"family": "window", "recurrent_dropout": 0.5}, "recurrent_dropout"),
+        ("language", {"dropout_over": "sequence"}, "dropout_over"),
+        ("classify", {"dropout_over": "sequence"}, "dropout_over"),
+        ("language", {"family": "window", "dropout_over": "sequence"}, "dropout_over"),
     ],
 )
 def test_what_has_no_place_is_refused(task: str, model: dict[str, Any], named: str) -> None:

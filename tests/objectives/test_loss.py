@@ -9,7 +9,14 @@ from torch import Tensor, nn
 from glassformer.models.fast.wanted import own_loops
 from glassformer.models.tap import off
 from glassformer.objectives import loss
-from glassformer.objectives.loss import NOT_SCORED, cross_entropy, joined_loss, summed_loss
+from glassformer.objectives.loss import (
+    NOT_SCORED,
+    calm_loss,
+    consistent_loss,
+    cross_entropy,
+    joined_loss,
+    summed_loss,
+)
 
 
 def apart(x: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> Tensor:
@@ -91,3 +98,42 @@ def test_they_are_joined_where_nobody_looks_and_there_is_something_to_learn(
             summed_loss(x, head, off, targets)
     summed_loss(x, head, off, targets)  # outside of training
     assert asked == ["joined"] + 6 * ["apart"]
+
+
+def test_two_answers_that_differ_cost_what_rdrop_says() -> None:
+    """Loss and gradient as the paper writes them, target by target."""
+    torch.manual_seed(0)
+    x, head = torch.randn(6, 4, 5, dtype=torch.float64, requires_grad=True), nn.Linear(5, 7).double()
+    targets = torch.randint(7, (3, 4)).repeat(2, 1)
+    targets[[0, 3], 2:] = NOT_SCORED
+    expected = torch.zeros((), dtype=torch.float64)
+    for row, column in ((targets[:3] != NOT_SCORED).nonzero()).tolist():
+        p, q = (torch.log_softmax(head(x[i, column]), dim=-1) for i in (row, row + 3))
+        expected = expected - p[targets[row, column]] - q[targets[row, column]]
+        for a, b in ((p, q), (q, p)):
+            expected = expected + 5.0 / 2 * (a.exp() * (a - b)).sum()
+    got = consistent_loss(x, head, off, targets, 0.0, 5.0)
+    torch.testing.assert_close(got, expected)
+    for one, other in zip(gradients(got, x), gradients(expected, x), strict=True):
+        torch.testing.assert_close(one, other)
+    alike = x.detach()[:3].repeat(2, 1, 1)
+    torch.testing.assert_close(
+        consistent_loss(alike, head, off, targets, 0.1, 5.0), summed_loss(alike, head, off, targets, 0.1)
+    )
+
+
+def test_large_and_restless_vectors_cost_what_was_asked() -> None:
+    torch.manual_seed(0)
+    x, head = torch.randn(2, 4, 5, dtype=torch.float64, requires_grad=True), nn.Linear(5, 7).double()
+    targets = torch.randint(7, (2, 4))
+    expected = summed_loss(x, head, off, targets)
+    expected = expected + 2.0 * 8 * sum(x[b, t] @ x[b, t] for b in range(2) for t in range(4)) / 40
+    steps = [x[b, t + 1] - x[b, t] for b in range(2) for t in range(3)]
+    expected = expected + 1.0 * 8 * sum(s @ s for s in steps) / 30
+    got = calm_loss(x, head, off, targets, 0.0, 2.0, 1.0)
+    torch.testing.assert_close(got, expected)
+    torch.testing.assert_close(gradients(got, x), gradients(expected, x))
+    one = x[:, :1].detach()
+    assert calm_loss(one, head, off, targets[:, :1], 0.0, 0.0, 1.0) == summed_loss(
+        one, head, off, targets[:, :1]
+    )

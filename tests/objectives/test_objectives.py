@@ -145,6 +145,47 @@ def test_a_translation_begins_after_the_mark_and_ends_with_it() -> None:
     assert (task.targets(batch), task.tokens(batch)) == (4, 7)
 
 
+def test_penalties_are_of_recurrent_language_models_alone() -> None:
+    wanted = {"activation_penalty": 2.0, "change_penalty": 1.0}
+    build({"model": {"family": "lstm"}, "training": wanted})
+    for other in ({}, {"model": {"family": "window"}}, {"task": "tag", "model": {"family": "lstm"}}):
+        for name in wanted:
+            with pytest.raises(
+                UsageError, match=r"training\.activation_penalty, change_penalty: for the task"
+            ):
+                build({**other, "training": {name: 1.0}})
+    model = make("language", "lstm")
+    plain, calm = (StreamModelling(model, TEXT, 10, 4, 0, p) for p in ((0.0, 0.0), (2.0, 1.0)))
+    batch = plain.batch(0, 4)
+    assert calm.loss(model, batch).item() > plain.loss(model, batch).item() + 0.1
+
+
+def test_a_pair_is_read_twice_with_other_tokens_hidden_where_both_are_to_agree() -> None:
+    pairs = [np.arange(5, 16), np.arange(8, 17), np.arange(3, 9)]
+    once = Translating(pairs, pairs, 0, batch=3, seed=1)
+    twice = Translating(pairs, pairs, 0, batch=3, seed=1, token_dropout=0.3, consistency=5.0)
+    plain, batch = once.batch(3, 3), twice.batch(3, 3)
+    for name in ("targets", "padding_mask"):
+        assert torch.equal(batch[name], plain[name].repeat(2, 1))
+    first, second = batch["sources"].chunk(2)
+    assert not torch.equal(first, second) and not torch.equal(first, plain["sources"])
+    assert ((first == plain["sources"]) | (first == 0)).all()
+    assert twice.targets(batch) == 2 * once.targets(plain) and twice.tokens(batch) == 2 * once.tokens(plain)
+    assert all(torch.equal(twice.collate([1])[n], t) for n, t in once.collate([1]).items())
+    model = make("translate", "transformer").eval()
+    batch = Translating(pairs, pairs, 0, batch=3, seed=1, consistency=5.0).batch(3, 3)
+    close(twice.loss(model, batch), 2 * once.loss(model, plain))  # without dropout they agree
+    model = make("translate", "transformer", dropout=0.3).train()
+    losses = []
+    for weight in (5.0, 10.0):
+        torch.manual_seed(0)
+        objective = Translating(pairs, pairs, 0, batch=3, consistency=weight)
+        losses.append(objective.loss(model, batch).item())
+    assert losses[1] > losses[0] + 0.1
+    with pytest.raises(UsageError, match=r"training\.consistency: for translate"):
+        build({"task": "tag", "training": {"consistency": 5.0}})
+
+
 def test_examples_are_cut_anew_each_time_and_the_same_way_on_resume() -> None:
     """BPE-dropout: other ids for the same sentence in the next epoch, the same ones for the same sample."""
     pairs = [("low lower lowest", "newest newer new"), ("lowest low", "new newer")] * 8

@@ -32,6 +32,13 @@ SMALL = {
 CASES: dict[str, dict[str, Any]] = {
     "transformer": {},
     "lstm in parts": {"model.family": "lstm", "training.accumulate": 2},
+    "lstm without some weights and features": {
+        "model.family": "lstm",
+        "model.recurrent_dropout": 0.5,
+        "model.dropout_over": "sequence",
+        "training.change_penalty": 1.0,
+        "training.accumulate": 2,
+    },
     "many epochs": {"model.context": 8, "training.batch": 64},
     "masked gru": {"task": "masked", "model.family": "gru"},
     "batch norm": {"model.norm": "batch"},
@@ -44,6 +51,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "tag rnn": {"task": "tag", "model.family": "rnn"},
     "translate gru": {"task": "translate", "model.family": "gru"},
+    "translate twice": {"task": "translate", "training.consistency": 5.0, "training.token_dropout": 0.1},
 }
 
 

@@ -98,6 +98,12 @@ class ModelConfig(Section):
     hidden_dropout: float = Field(
         default=0.0, ge=0, lt=1, description="of the feed-forward net's hidden units (transformer)"
     )
+    recurrent_dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="of the weights from hidden state to hidden state (rnn, gru, lstm), new in each batch",
+    )
     output_dropout: float | None = Field(
         default=None,
         ge=0,
@@ -106,6 +112,11 @@ class ModelConfig(Section):
     )
     word_dropout: float = Field(
         default=0.0, ge=0, lt=1, description="share of the vocabulary that a step does without in its inputs"
+    )
+    dropout_over: Literal["position", "sequence"] = Field(
+        default="position",
+        description="`sequence`: of embeddings, between layers and before the scores the same features are "
+        "dropped at all positions of a sequence (rnn, gru, lstm)",
     )
     shift: Literal["none", "embedding", "layers"] = Field(
         default="none",
@@ -159,14 +170,21 @@ class ModelConfig(Section):
 
     def _check_kinds(self) -> None:
         """What a family has no place for is refused."""
-        foreign = {"hidden_dropout": self.hidden_dropout, "shift": self.shift != "none"}
+        foreign: dict[str, Any] = {}
+        if self.family != "transformer":
+            foreign |= {"hidden_dropout": self.hidden_dropout, "shift": self.shift != "none"}
         if self.family == "window":
             foreign |= {
                 "residual_dropout": self.residual_dropout,
                 "attention_dropout": self.attention_dropout,
             }
+        if self.family not in RECURRENT:
+            foreign |= {
+                "recurrent_dropout": self.recurrent_dropout,
+                "dropout_over": self.dropout_over != "position",
+            }
         for name, value in foreign.items():
-            if self.family != "transformer" and value not in (None, 0.0, False):
+            if value not in (None, 0.0, False):
                 raise ValueError(f"model.{name}: model.family {self.family} has no place for it")
         if self.patch and self.word_dropout:
             raise ValueError("model.word_dropout leaves out words; images have none")

@@ -91,6 +91,15 @@ class Config(Section):
             raise ValueError(
                 f"training.token_dropout, merge_dropout: for classify, tag and translate, not for {self.task}"
             )
+        if not (self.task == "language" and recurrent) and (
+            training.activation_penalty or training.change_penalty
+        ):
+            raise ValueError(
+                "training.activation_penalty, change_penalty: for the task language with model.family rnn, "
+                f"gru or lstm, not for {self.task} with {model.family}"
+            )
+        if self.task != "translate" and training.consistency:
+            raise ValueError(f"training.consistency: for translate, not for {self.task}")
         if self.task == "language" and model.family != "transformer" and training.batch_growth:
             raise ValueError(
                 f"training.batch_growth: model.family {model.family} carries its state along as many streams "

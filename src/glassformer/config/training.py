@@ -65,6 +65,20 @@ class TrainingConfig(Section):
         lt=1,
         description="BPE-dropout: examples are cut anew each time, merges left out at this rate (as above)",
     )
+    activation_penalty: float = Field(
+        default=0.0,
+        ge=0,
+        description="on the mean square of the vectors before the scores (rnn, gru, lstm that predict text)",
+    )
+    change_penalty: float = Field(
+        default=0.0, ge=0, description="on that of their change from position to position (as above)"
+    )
+    consistency: float = Field(
+        default=0.0,
+        ge=0,
+        description="R-Drop's α: every pair is read twice, under two draws of all dropouts, and both "
+        "answers are to agree (translate)",
+    )
     label_smoothing: float = Field(
         default=0.0, ge=0, lt=1, description="share of the target spread over all entries"
     )

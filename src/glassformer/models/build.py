@@ -263,15 +263,15 @@ def make_position(config: ModelConfig) -> Position:
 
 
 def make_head(config: ModelConfig, kind: str) -> Head:
-    dropout = config.output_dropout
+    dropout, over = config.output_dropout, config.dropout_over
     match kind:
         case "label":
             pooled = config.dropout if dropout is None else dropout
             return Whole(config.width, _labels(config), make_pooling(config), pooled)
         case "labels":
-            return EachPosition(config.width, _labels(config), kind, dropout or 0.0)
+            return EachPosition(config.width, _labels(config), kind, dropout or 0.0, over)
         case "tokens":
-            return EachPosition(config.width, config.vocab, kind, dropout or 0.0)
+            return EachPosition(config.width, config.vocab, kind, dropout or 0.0, over)
     raise UsageError(f"no head '{kind}': expected label, labels or tokens")
 
 

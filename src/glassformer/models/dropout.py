@@ -32,3 +32,19 @@ def drop(x: Tensor, p: float) -> Tensor:
 class Dropout(nn.Dropout):
     def forward(self, input: Tensor) -> Tensor:
         return drop(input, self.p) if self.training else input
+
+
+class SequenceDropout(nn.Dropout):
+    """The same features are left out at all positions of a sequence (B, T, C): one draw for each of its
+    features (variational dropout, Gal and Ghahramani 2016). What is missing cannot be had from a neighbour.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training or not self.p:
+            return input
+        kept = drop(torch.ones(len(input), 1, input.shape[-1], device=input.device), self.p)
+        return (input * kept).to(input.dtype)
+
+
+DROPOUTS: dict[str, type[nn.Dropout]] = {"position": Dropout, "sequence": SequenceDropout}
+"""what a draw is for → the layer"""

@@ -23,7 +23,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from glassformer.config.model import ModelConfig
-from glassformer.models.dropout import Dropout
+from glassformer.models.dropout import DROPOUTS
 from glassformer.models.init import initialise, start_unembedding
 from glassformer.models.readout import Head
 from glassformer.models.state import Memory, State
@@ -76,7 +76,7 @@ class LanguageModel(nn.Module):
     def __init__(self, body: Body, config: ModelConfig):
         super().__init__()
         self.config, self.stack, self.vocab = config, body, config.vocab
-        self.dropout = Dropout(config.output_dropout or 0.0)
+        self.dropout = DROPOUTS[config.dropout_over](config.output_dropout or 0.0)
         self.unembedding = nn.Linear(config.width, config.vocab, bias=False)
         initialise(self, config.init, body.embedding_std)
         start_unembedding(self.unembedding, body.embedding, config.tied, config.init, body.unembedding_std)
@@ -149,7 +149,7 @@ class EncoderDecoderModel(nn.Module):
         super().__init__()
         self.config, self.vocab = config, config.vocab
         self.encoder, self.decoder = encoder, decoder
-        self.dropout = Dropout(config.output_dropout or 0.0)
+        self.dropout = DROPOUTS[config.dropout_over](config.output_dropout or 0.0)
         self.unembedding = nn.Linear(config.width, config.vocab, bias=False)
         initialise(self, config.init, decoder.embedding_std)
         start_unembedding(

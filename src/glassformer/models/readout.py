@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from glassformer.models.dropout import Dropout
+from glassformer.models.dropout import DROPOUTS, Dropout
 from glassformer.models.tap import Tap, off
 
 
@@ -25,10 +25,12 @@ class Head(nn.Module, ABC):
 class EachPosition(Head):
     """Scores (B, T, N) for every position by itself: tags, or the tokens behind a mask."""
 
-    def __init__(self, width: int, outputs: int, kind: str = "labels", dropout: float = 0.0):
+    def __init__(
+        self, width: int, outputs: int, kind: str = "labels", dropout: float = 0.0, over: str = "position"
+    ):
         super().__init__()
         self.kind = kind
-        self.dropout = Dropout(dropout)
+        self.dropout = DROPOUTS[over](dropout)
         self.linear = nn.Linear(width, outputs)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None, tap: Tap = off) -> Tensor:

@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from glassformer.config.model import ModelConfig
 from glassformer.models.attention import CrossAttention
 from glassformer.models.cells import CELLS, Parts, unroll
-from glassformer.models.dropout import Dropout
+from glassformer.models.dropout import DROPOUTS, drop
 from glassformer.models.model import Body
 from glassformer.models.state import Memory, refuse_ragged
 from glassformer.models.tap import Tap, inside, off
 
-FUSED = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+FUSED = {"rnn": (nn.RNN, torch.rnn_tanh), "gru": (nn.GRU, torch.gru), "lstm": (nn.LSTM, torch.lstm)}
+"""name → PyTorch's module, which holds the weights, and its kernel, which takes weights of any origin"""
 
 
 class RecurrentState:
@@ -49,14 +50,20 @@ class RecurrentState:
 
 
 class Recurrence(nn.Module):
-    """One layer in one direction, with a learned initial state."""
+    """One layer in one direction, with a learned initial state.
+
+    In training a share `dropout` of U, the weights from hidden state to hidden state, is left out, the same
+    ones at every position of a batch (DropConnect, Merity et al. 2017). Numbers of the state itself cannot be
+    left out one position after the other: what is remembered would be gone within a few of them.
+    """
 
     may_idle = True  # the initial state has no part in a batch that goes on from another
 
-    def __init__(self, kind: str, inputs: int, hidden: int):
+    def __init__(self, kind: str, inputs: int, hidden: int, dropout: float = 0.0):
         super().__init__()
         self.cell, self.gates, parts = CELLS[kind]
-        self.fused = FUSED[kind](inputs, hidden, batch_first=True)
+        module, self.kernel = FUSED[kind]
+        self.fused, self.dropout = module(inputs, hidden, batch_first=True), dropout
         self.start = nn.ParameterList(nn.Parameter(torch.zeros(hidden)) for _ in range(parts))
         if kind == "lstm":  # it remembers at first, until it has learned what to forget
             with torch.no_grad():
@@ -69,16 +76,23 @@ class Recurrence(nn.Module):
     def begin(self, batch: int) -> Parts:
         return tuple(s.expand(batch, -1) for s in self.start)
 
+    def weights(self) -> list[Tensor]:
+        """W, U and the two biases, as a batch takes them."""
+        f = self.fused
+        U = drop(f.weight_hh_l0, self.dropout) if self.training else f.weight_hh_l0
+        return [f.weight_ih_l0, U, f.bias_ih_l0, f.bias_hh_l0]
+
     def forward(self, x: Tensor, state: Parts) -> tuple[Tensor, Parts]:
         """Outputs (B, T, H) and the state after the last position, by PyTorch's fused kernel."""
         given = [p.to(x.dtype)[None].contiguous() for p in state]
-        outputs, after = self.fused(x, tuple(given) if len(given) > 1 else given[0])
-        return outputs, tuple(p[0] for p in after) if len(given) > 1 else (after[0],)
+        start = given if len(given) > 1 else given[0]
+        # With biases; one layer, without the kernel's dropout; in one direction, the batch first.
+        outputs, *after = self.kernel(x, start, self.weights(), True, 1, 0.0, self.training, False, True)
+        return outputs, tuple(p[0] for p in after)
 
     def by_formula(self, x: Tensor, state: Parts) -> tuple[Tensor, Parts]:
         """The same, cell by cell. Twin of `forward`."""
-        f = self.fused
-        return unroll(self.cell, x, state, f.weight_ih_l0, f.weight_hh_l0, f.bias_ih_l0, f.bias_hh_l0)
+        return unroll(self.cell, x, state, *self.weights())
 
 
 class RecurrentStack(Body):
@@ -102,11 +116,15 @@ class RecurrentStack(Body):
         self.limit, self.width = None, config.width
         self.embedding_std = config.width**-0.5
         self.embedding = embedding
-        self.embedding_dropout = Dropout(config.dropout_of("embedding"))
-        self.dropout = Dropout(config.dropout_of("residual"))
+        dropout = DROPOUTS[config.dropout_over]
+        self.embedding_dropout = dropout(config.dropout_of("embedding"))
+        self.dropout = dropout(config.dropout_of("residual"))
         hidden = config.width // directions
         self.blocks = nn.ModuleList(
-            nn.ModuleList(Recurrence(config.family, config.width, hidden) for _ in range(directions))
+            nn.ModuleList(
+                Recurrence(config.family, config.width, hidden, config.recurrent_dropout)
+                for _ in range(directions)
+            )
             for _ in range(layers or config.layers)
         )
         self.cross = cross

@@ -17,14 +17,20 @@ from glassformer.data.shards import Blend, Tokens
 from glassformer.models.model import LanguageModel
 from glassformer.models.state import Carried
 from glassformer.models.tap import Tap, off
-from glassformer.objectives.loss import summed_loss
+from glassformer.objectives.loss import calm_loss, summed_loss
 from glassformer.objectives.objective import Batch, Stateless
 
 
 def language_modelling(
-    model: LanguageModel, tokens: Tokens, context: int, rows: int, seed: int
+    model: LanguageModel,
+    tokens: Tokens,
+    context: int,
+    rows: int,
+    seed: int,
+    penalties: tuple[float, float] = (0.0, 0.0),
 ) -> "LanguageModelling | StreamModelling":
-    """The objective in the form that suits a model; `rows` is the number of sequences in a batch."""
+    """The objective in the form that suits a model; `rows` is the number of sequences in a batch, `penalties`
+    are for models that read streams."""
     if model.limit is not None:
         return LanguageModelling(tokens, context, seed)
     if isinstance(tokens, Blend):
@@ -32,7 +38,7 @@ def language_modelling(
             "data.mix: this model reads its text as streams that go on from batch to batch, and they cannot "
             "be mixed. Choose model.family transformer or window, or put the sources into one folder."
         )
-    return StreamModelling(model, tokens, context, rows, seed)
+    return StreamModelling(model, tokens, context, rows, seed, penalties)
 
 
 class NextToken(Stateless):
@@ -77,9 +83,19 @@ class StreamModelling(NextToken):
     goes on from the state of its own streams; a break may change how many parts there are.
     """
 
-    def __init__(self, model: LanguageModel, tokens: Tokens, context: int, rows: int, seed: int):
-        """`model` is asked for empty states only."""
+    def __init__(
+        self,
+        model: LanguageModel,
+        tokens: Tokens,
+        context: int,
+        rows: int,
+        seed: int,
+        penalties: tuple[float, float] = (0.0, 0.0),
+    ):
+        """`model` is asked for empty states only. `penalties`: on how large the last vectors are, and on how
+        much they change from one position to the next (Merity, McCann and Socher 2017)."""
         super().__init__(tokens)
+        self.penalties = penalties
         self.new_state = model.new_state
         self.streams = Streams(tokens, context, rows, seed)
         self._states: dict[int, Carried] = {}  # by the first stream of a part
@@ -97,8 +113,10 @@ class StreamModelling(NextToken):
         row = int(batch["row"])
         state = self._state(row, len(batch["inputs"]), bool(batch["fresh"]))
         state.detach()
-        targets = (batch["targets"], smoothing)
-        loss = model(batch["inputs"], state=state, tap=tap, readout=summed_loss, readout_args=targets)
+        readout, args = summed_loss, (batch["targets"], smoothing)
+        if any(self.penalties):
+            readout, args = calm_loss, (*args, *self.penalties)
+        loss = model(batch["inputs"], state=state, tap=tap, readout=readout, readout_args=args)
         self._states[row] = state
         return loss
 

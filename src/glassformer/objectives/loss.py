@@ -49,17 +49,55 @@ def each_loss(x: Tensor, head: Callable[[Tensor], Tensor], tap: Tap, targets: Te
     return cross_entropy(last, targets, reduction="none").view(targets.shape)
 
 
+def calm_loss(
+    x: Tensor,
+    head: Callable[[Tensor], Tensor],
+    tap: Tap,
+    targets: Tensor,
+    smoothing: float,
+    size: float,
+    change: float,
+) -> Tensor:
+    """The same, and for each target `size` times the mean square of the vectors (B, T, C) and `change` times
+    that of their differences from one position to the next."""
+    wide = widened(x)
+    penalty = size * wide.square().mean()
+    if change and x.shape[1] > 1:
+        penalty = penalty + change * wide.diff(dim=1).square().mean()
+    return summed_loss(x, head, tap, targets, smoothing) + targets.numel() * penalty
+
+
+def consistent_loss(
+    x: Tensor,
+    head: Callable[[Tensor], Tensor],
+    tap: Tap,
+    targets: Tensor,
+    smoothing: float,
+    consistency: float,
+) -> Tensor:
+    """The same of a batch that holds every example twice, first all of them and then all again, and of each
+    target KL(p‖q) + KL(q‖p) = Σ (p − q)(log p − log q) between its two answers, times consistency / 2.
+    """
+    logits = widened(scores(x, head, tap))
+    log_p, log_q = logits.log_softmax(dim=-1).chunk(2)  # (B, T, V)
+    apart = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=-1)  # (B, T)
+    scored = targets.chunk(2)[0] != NOT_SCORED
+    return cross_entropy(logits, targets, smoothing) + consistency / 2 * apart[scored].sum()
+
+
 def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0, reduction: str = "sum") -> Tensor:
     """−log softmax(logits)[target] over the last dimension; half-precision logits are widened first."""
-    if logits.dtype in (torch.bfloat16, torch.float16):
-        logits = logits.float()
     return F.cross_entropy(
-        logits.flatten(0, -2),
+        widened(logits).flatten(0, -2),
         targets.flatten(),
         reduction=reduction,
         label_smoothing=smoothing,
         ignore_index=NOT_SCORED,
     )
+
+
+def widened(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 def can_join(head: nn.Linear, x: Tensor) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 from glassformer.data.batches import Buckets, drop_tokens, pad
 from glassformer.data.order import fold_seed
 from glassformer.models.tap import Tap, off
-from glassformer.objectives.loss import NOT_SCORED, summed_loss
+from glassformer.objectives.loss import NOT_SCORED, consistent_loss, summed_loss
 from glassformer.objectives.objective import Batch, Recut, Stateless
 
 
@@ -32,13 +32,17 @@ class Translating(Stateless):
         token_dropout: float = 0.0,
         recut: Recut | None = None,
         source_eot_id: int | None = None,
+        consistency: float = 0.0,
     ):
         """Sources and targets are ids without marks; in training a share, `token_dropout`, becomes one.
 
         `recut` cuts an example anew each time it is seen in training; `source_eot_id` is the mark of the
-        sources, unless it is that of the targets.
+        sources, unless it is that of the targets. With `consistency` every example is in its batch twice,
+        other tokens hidden in each, other activations dropped: both answers are to be right and to agree
+        (R-Drop, Wu et al. 2021; it is their α).
         """
         self.eot_id, self.seed, self.token_dropout, self.recut = eot_id, seed, token_dropout, recut
+        self.consistency = consistency
         self.source_eot_id = eot_id if source_eot_id is None else source_eot_id
         self.examples = list(zip(sources, targets, strict=True))
         self.lengths = [len(s) + len(t) + 2 for s, t in self.examples]
@@ -49,7 +53,7 @@ class Translating(Stateless):
         examples = [self.examples[i] for i in rows]
         if self.recut:
             examples = [self.recut(i, fold_seed(self.seed, first + k)) for k, i in enumerate(rows)]
-        batch = self._together(examples)
+        batch = self._together(examples * 2 if self.consistency else examples)
         if self.token_dropout:
             for place, (name, mark) in enumerate((("sources", self.source_eot_id), ("inputs", self.eot_id))):
                 ids = batch[name].numpy()
@@ -84,12 +88,14 @@ class Translating(Stateless):
     def loss(
         self, model: Callable[..., Tensor], batch: Batch, smoothing: float = 0.0, tap: Tap = off
     ) -> Tensor:
-        targets = (batch["targets"], smoothing)
+        readout, args = summed_loss, (batch["targets"], smoothing)
+        if self.consistency:
+            readout, args = consistent_loss, (*args, self.consistency)
         return model(
             batch["sources"],
             batch["inputs"],
             batch["padding_mask"],
             tap=tap,
-            readout=summed_loss,
-            readout_args=targets,
+            readout=readout,
+            readout_args=args,
         )

@@ -44,9 +44,9 @@ class LanguageTask(TextTask):
     def objective(self, model: nn.Module, config: Config) -> Objective:
         assert isinstance(model, LanguageModel)
         tokens = self.tokens("train", config.model.context + 2)
-        objective = language_modelling(
-            model, tokens, config.model.context, config.training.batch, config.training.seed
-        )
+        t = config.training
+        penalties = t.activation_penalty, t.change_penalty
+        objective = language_modelling(model, tokens, config.model.context, t.batch, t.seed, penalties)
         if self.unknown_share("train"):  # bits per byte would say less than they seem to
             objective.bytes_per_target = None
         return objective

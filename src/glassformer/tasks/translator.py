@@ -137,7 +137,7 @@ class TranslateTask(ExamplesTask):
         t = config.training
         recut = self.recut(t.merge_dropout, config.model.context - 1)
         options = {"batch": t.batch, "seed": t.seed, "token_dropout": t.token_dropout, "recut": recut}
-        return self._objective("train", config.model.context, **options)
+        return self._objective("train", config.model.context, consistency=t.consistency, **options)
 
     def evaluate(
         self,
