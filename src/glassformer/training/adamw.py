@@ -32,10 +32,10 @@ class FusedAdamW(AdamW):
         )
         found_inf: Tensor | None = getattr(self, "found_inf", None)  # 1: nothing moves
         beta1, beta2 = group["betas"]
-        torch._foreach_add_(counts, 1)
-        torch._fused_adamw_(
+        torch._foreach_add_(counts, 1)  # type: ignore[attr-defined]
+        torch._fused_adamw_(  # type: ignore[attr-defined]
             parameters,
-            [p.grad for p in parameters],
+            [p.grad for p in parameters if p.grad is not None],
             first,
             second,
             [],
@@ -51,7 +51,7 @@ class FusedAdamW(AdamW):
             found_inf=found_inf,
         )
         if found_inf is not None:
-            torch._foreach_sub_(counts, [found_inf] * len(counts))
+            torch._foreach_sub_(counts, [found_inf] * len(counts))  # type: ignore[attr-defined]
 
 
 def spare_the_compiler() -> None:

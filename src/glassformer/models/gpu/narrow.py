@@ -53,7 +53,7 @@ def product(pair: Pair, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
     x, w = pair
     if x.numbers.is_cuda:
         scales = {"scale_a": x.unit, "scale_b": w.unit}
-        return torch._scaled_mm(
+        return torch._scaled_mm(  # type: ignore[attr-defined]
             x.numbers, w.numbers.t(), bias=bias, out_dtype=dtype, use_fast_accum=True, **scales
         )
     y = x.numbers.float() @ w.numbers.float().t() * (x.unit * w.unit)
@@ -120,7 +120,8 @@ class Narrows:
 
 def _largest(tensors: Sequence[Tensor]) -> Tensor:
     """The largest magnitude in each."""
-    return torch.stack(torch._foreach_norm(list(tensors), float("inf")))
+    largest = torch._foreach_norm(list(tensors), float("inf"))  # type: ignore[attr-defined]
+    return torch.stack(largest)
 
 
 def _shift_of(norm: LayerNorm | RMSNorm, nothing: Tensor) -> Tensor:
