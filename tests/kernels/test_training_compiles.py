@@ -12,7 +12,18 @@ from tests.kernels.offline import ADA, HOPPER, compile_for
 WIDE = {"SEED": "*i64", "GAIN": "*fp32", "SHIFT": "*fp32", "MEAN": "*fp32", "RSTD": "*fp32", "LSE": "*fp32"}
 WIDE |= {"DELTA": "*fp32", "COS": "*fp32", "SIN": "*fp32", "GAINS": "*fp32", "SHIFTS": "*fp32"}
 WIDE |= {"LOSSES": "*fp32", "TARGETS": "*i64", "UNIT": "*fp32", "NARROW": "*fp8e4nv", "NUMBERS": "*fp8e4nv"}
-NUMBERS = {"site": "i32", "bound": "i32", "grow": "fp32", "eps": "fp32", "scale": "fp32", "smoothing": "fp32"}
+WIDE |= dict.fromkeys(
+    ("LR", "CORRECTIONS", "FACTOR", "BROKEN", "WEIGHTS", "FIRST", "SECOND", "GRADIENT"), "*fp32"
+)
+NUMBERS = dict.fromkeys(("decay", "keep1", "new1", "keep2", "new2"), "fp32")
+NUMBERS |= {
+    "site": "i32",
+    "bound": "i32",
+    "grow": "fp32",
+    "eps": "fp32",
+    "scale": "fp32",
+    "smoothing": "fp32",
+}
 COUNTS = dict.fromkeys(("n", "T", "M", "HEADS", "STRIDE", "q_stride", "v_stride"), "i32")
 
 
@@ -72,6 +83,7 @@ def test_hidden_units(kind: int) -> None:
 def test_dropout_and_loss() -> None:
     compiles(dropout.drop, {"N": 2048})
     compiles(vectors.narrow, {"N": 2048})
+    compiles(vectors.adamw, {"N": 1024})
     for smoothed, narrow in product((True, False), ({"NARROW": None}, {})):
         sizes = {"V": 50257, "STRIDE": 50304, "N": 2048, "TILES": 5, "UNITS": 2.0**15}
         compiles(entropy.entropy, {**sizes, "SMOOTHED": smoothed, **narrow}, num_warps=8)

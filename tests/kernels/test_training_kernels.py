@@ -89,6 +89,24 @@ def test_a_broken_step_leaves_no_gradient() -> None:
         assert bool((vector == value).all())
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_adamw(decay: float) -> None:
+    """Three steps of a vector that no program's share divides; the last one is broken and moves nothing."""
+    found = []
+    for f in (launch, formulas):
+        places = [draw(3001, seed=i) if i == 0 else torch.zeros(3001, device=DEVICE) for i in range(3)]
+        for t in (1, 2, 3):
+            g = draw(3001, seed=9 + t)
+            g[7] = float("nan") if t == 3 else 0.0
+            small = torch.tensor([1 - 0.9**t, 1 - 0.999**t], dtype=torch.float32, device=DEVICE)
+            lr, factor, broken = (torch.tensor(x, device=DEVICE) for x in (0.01, 0.3, float(t == 3)))
+            before = [place.clone() for place in places]
+            f.adamw(*places[:1], g, *places[1:], lr, (0.9, 0.999), 1e-8, decay, small, factor, broken)
+            assert all(torch.equal(a, b) for a, b in zip(before, places, strict=True)) == (t == 3)
+        found.append(tuple(places))
+    same(found[0], found[1])
+
+
 @pytest.mark.parametrize("p", [0.0, 0.2])
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("joined", [True, False])

@@ -9,7 +9,7 @@
     attention_blocks.py   how attention is divided for a GPU
     blaslt.py      products that add and bend, by the library below PyTorch's
     narrow.py      numbers of 8 bits, for some products of the forward pass (training.precision fp8)
-    aside.py       gradients of weights, on a stream beside the backward pass
+    slots.py       where gradients of weights go;  aside.py: on a stream beside the backward pass
     rehearsal.py   kernels compiled all at once, before the first is wanted
 
 Other products are PyTorch's. A test holds the twin by formulas to the open pass, and another each kernel to

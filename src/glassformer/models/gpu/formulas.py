@@ -303,6 +303,30 @@ def tame(vector: Tensor, factor: Tensor, broken: Tensor) -> None:
     vector.mul_(factor).masked_fill_(broken > 0, 0.0)
 
 
+def adamw(
+    weights: Tensor,
+    gradient: Tensor,
+    first: Tensor,
+    second: Tensor,
+    lr: Tensor,
+    betas: tuple[float, float],
+    eps: float,
+    decay: float,
+    corrections: Tensor,
+    factor: Tensor,
+    broken: Tensor,
+) -> None:
+    """AdamW with the gradient · factor; nothing where the step is broken. Moments begin at zero and are too
+    small at first: `corrections` says of both by how much, 1 − βᵗ.
+    """
+    g = gradient * factor
+    m = betas[0] * first + (1 - betas[0]) * g
+    v = betas[1] * second + (1 - betas[1]) * g * g
+    step = (m / corrections[0]) / ((v / corrections[1]).sqrt() + eps)
+    for place, new in ((weights, weights * (1 - lr * decay) - lr * step), (first, m), (second, v)):
+        place.copy_(torch.where(broken > 0, place, new))
+
+
 # Numbers of 8 bits
 
 

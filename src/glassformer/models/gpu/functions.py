@@ -8,7 +8,6 @@ Letters: B batch, T positions, C model width, H heads, K key-value heads, D head
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -19,9 +18,8 @@ from torch.autograd.function import once_differentiable
 
 from glassformer.core.triton_kernels import missing
 from glassformer.models.gpu import formulas
-from glassformer.models.gpu.aside import Aside
 from glassformer.models.gpu.narrow import Pair, product
-from glassformer.models.products import add_wide_product, wide_product
+from glassformer.models.gpu.slots import Slots
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -141,7 +139,7 @@ class JoinedNorm(Function):
 class Linear(Function):
     """x Wᵀ + b, by copies of W and b in the type of x, or of x and W in 8 bits; gradients are W's and b's.
 
-    A weight that has a gradient already gets its product added right there, and autograd nothing to add.
+    The gradient of a weight that has a place for it goes right there (slots.py), and autograd adds nothing.
     """
 
     @staticmethod
@@ -152,11 +150,11 @@ class Linear(Function):
         bias: Tensor | None,
         copy: Tensor,
         bias_copy: Tensor | None,
-        aside: Aside | None,
+        slots: Slots,
         narrow: Pair | None,
     ) -> Tensor:
         ctx.save_for_backward(x, copy)
-        ctx.how = weight, bias is not None, aside
+        ctx.how = weight, bias is not None, slots
         if narrow is not None:
             return product(narrow, bias_copy, x.dtype)
         return x @ copy.t() if bias_copy is None else torch.addmm(bias_copy, x, copy.t())
@@ -165,9 +163,9 @@ class Linear(Function):
     @once_differentiable
     def backward(ctx: Any, *above: Tensor) -> Gradients:  # type: ignore[override]
         x, copy = ctx.saved_tensors
-        weight, biased, aside = ctx.how
+        weight, biased, slots = ctx.how
         dy = above[0].contiguous()
-        dweight = _of_weight(weight, dy, x, aside) if ctx.needs_input_grad[1] else None
+        dweight = slots.put(weight, dy, x) if ctx.needs_input_grad[1] else None
         dbias = dy.sum(dim=0, dtype=torch.float32) if biased else None
         return dy @ copy, dweight, dbias, None, None, None, None
 
@@ -183,19 +181,19 @@ class LinearOnto(Function):
         copy: Tensor,
         stream: Tensor,
         ops: ModuleType,
-        aside: Aside | None,
+        slots: Slots,
     ) -> Tensor:
         ctx.save_for_backward(x, copy)
-        ctx.how = weight, aside
+        ctx.how = weight, slots
         return ops.product_onto(x, copy, stream)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *above: Tensor) -> Gradients:  # type: ignore[override]
         x, copy = ctx.saved_tensors
-        weight, aside = ctx.how
+        weight, slots = ctx.how
         dy = above[0].contiguous()
-        dweight = _of_weight(weight, dy, x, aside) if ctx.needs_input_grad[1] else None
+        dweight = slots.put(weight, dy, x) if ctx.needs_input_grad[1] else None
         return dy @ copy, dweight, None, dy, None, None
 
 
@@ -213,36 +211,24 @@ class GeluNet(Function):
         down_copy: Tensor,
         stream: Tensor | None,
         ops: ModuleType,
-        aside: Aside | None,
+        slots: Slots,
         narrow: Pair | None,
     ) -> Tensor:
         before, after = ops.gelu_product(h, up_copy, narrow)
         ctx.save_for_backward(h, before, after, up_copy, down_copy)
-        ctx.how = up, down, stream is not None, ops, aside
+        ctx.how = up, down, stream is not None, ops, slots
         return ops.product_onto(after, down_copy, stream)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *above: Tensor) -> Gradients:  # type: ignore[override]
         h, before, after, up_copy, down_copy = ctx.saved_tensors
-        up, down, joined, ops, aside = ctx.how
+        up, down, joined, ops, slots = ctx.how
         dy = above[0].contiguous()
-        ddown = _of_weight(down, dy, after, aside) if ctx.needs_input_grad[2] else None
+        ddown = slots.put(down, dy, after) if ctx.needs_input_grad[2] else None
         dbefore = ops.gelu_product_back(dy, down_copy, before)
-        dup = _of_weight(up, dbefore, h, aside) if ctx.needs_input_grad[1] else None
+        dup = slots.put(up, dbefore, h) if ctx.needs_input_grad[1] else None
         return dbefore @ up_copy, dup, ddown, None, None, dy if joined else None, None, None, None
-
-
-def _of_weight(weight: Tensor, dy: Tensor, x: Tensor, aside: Aside | None) -> Tensor | None:
-    """The gradient of x Wᵀ by W: added to the one there is, if possible beside the pass; else returned."""
-    if weight.grad is None:
-        return wide_product(dy.t(), x)
-    add = partial(add_wide_product, weight.grad, dy.t(), x)
-    if aside is None:
-        add()
-    else:
-        aside.run(add, dy, x)
-    return None
 
 
 class CausalAttention(Function):

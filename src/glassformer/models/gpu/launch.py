@@ -85,6 +85,26 @@ def tame(vector: Tensor, factor: Tensor, broken: Tensor) -> None:
     start(vectors.tame, (-(-n // ELEMENTS),), vector, factor, broken, n, ELEMENTS)
 
 
+def adamw(
+    weights: Tensor,
+    gradient: Tensor,
+    first: Tensor,
+    second: Tensor,
+    lr: Tensor,
+    betas: tuple[float, float],
+    eps: float,
+    decay: float,
+    corrections: Tensor,
+    factor: Tensor,
+    broken: Tensor,
+) -> None:
+    n, at_once = weights.numel(), ELEMENTS // 2
+    shares = [share for beta in betas for share in (beta, 1 - beta)]
+    start(vectors.adamw, (-(-n // at_once),),
+        weights, gradient, first, second, lr, corrections, factor, broken, decay, *shares, eps, n, at_once,
+    )  # fmt: skip
+
+
 def narrow_into(x: Tensor, unit: Tensor, numbers: Tensor) -> None:
     n = x.numel()
     start(vectors.narrow, (-(-n // ELEMENTS),), x, unit, numbers, n, ELEMENTS)

@@ -9,8 +9,8 @@ nothing between two products is written to memory twice.
 The + of a residual connection is done by the product before it, where a library for that is there (blaslt.py)
 and neither dropout nor a bias stands in between; else by the norm behind it.
 
-On the way back a parameter that has a gradient gets what is new added to it in place. So the pass is for
-`backward`, not for `torch.autograd.grad`.
+On the way back what is new of a gradient goes right to where the parameter keeps it (slots.py). So the pass
+is for `backward`, not for `torch.autograd.grad`.
 
 Letters: B batch, T positions, C model width, n rows (all positions of a batch).
 """
@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from glassformer.models.attention import Attention
 from glassformer.models.block import Block
-from glassformer.models.gpu.aside import Aside
 from glassformer.models.gpu.functions import (
     Activate,
     CausalAttention,
@@ -39,6 +38,7 @@ from glassformer.models.gpu.functions import (
 )
 from glassformer.models.gpu.loss import NarrowHead, own_entropy, padding
 from glassformer.models.gpu.narrow import MULTIPLE, Behind, Narrow, Narrows, Pair
+from glassformer.models.gpu.slots import Slots
 from glassformer.models.layers import ACTIVATIONS, MLP, GatedMLP, LayerNorm, RMSNorm
 from glassformer.models.model import LanguageModel, Readout, scores
 from glassformer.models.position import Learned, Rotary, Sinusoidal
@@ -58,10 +58,10 @@ class Twin:
         device = next(model.parameters()).device
         self.operations = operations(device)
         self.joins = self.operations.joins_products(device)
-        self.aside = Aside(device) if device.type == "cuda" else None
         self.seed = torch.zeros((), dtype=torch.int64, device=device)
         linears = [layer for block in self.stack.blocks for layer in _linears(block)]
         own: list[Tensor] = [p for layer in linears for p in layer.parameters()]
+        self.slots = Slots([layer.weight for layer in linears], device)
         self.originals = own
         self.copies = [torch.empty_like(p, dtype=dtype, requires_grad=False) for p in own]
         self._copy_of = {id(p): copy for p, copy in zip(own, self.copies, strict=True)}
@@ -96,8 +96,7 @@ class Twin:
         B, T = ids.shape
         if stack.context < T:
             raise ValueError(f"{T} tokens are more than the context of {stack.context}")
-        if self.aside is not None:
-            self.aside.begin()
+        self.slots.begin_pass()
         with torch.no_grad():
             torch._foreach_copy_(self.copies, self.originals)  # type: ignore[attr-defined]
             if self.narrows is not None:
@@ -141,14 +140,14 @@ class Twin:
     def _linear(self, layer: nn.Linear, x: Tensor, narrow: Pair | None = None) -> Tensor:
         bias = layer.bias
         copies = self._copy_of[id(layer.weight)], None if bias is None else self._copy_of[id(bias)]
-        return Linear.apply(x, layer.weight, bias, *copies, self.aside, narrow)
+        return Linear.apply(x, layer.weight, bias, *copies, self.slots, narrow)
 
     def _onto(self, layer: nn.Linear, x: Tensor, stream: Tensor, p: float) -> tuple[Tensor, Tensor | None]:
         """What a layer adds, and the stream it is still to be added to; or the new stream, and None."""
         if not self._joins(p, layer):
             return self._linear(layer, x), stream
         copy = self._copy_of[id(layer.weight)]
-        return LinearOnto.apply(x, layer.weight, copy, stream, self.operations, self.aside), None
+        return LinearOnto.apply(x, layer.weight, copy, stream, self.operations, self.slots), None
 
     def _joins(self, p: float, *layers: nn.Linear) -> bool:
         """Whether nothing stands between these products and what they are joined with, and sizes fit."""
@@ -215,7 +214,7 @@ class Twin:
             weights = mlp.up.weight, mlp.down.weight
             copies = (self._copy_of[id(w)] for w in weights)
             onto = None if p else stream
-            u = GeluNet.apply(h, *weights, *copies, onto, self.operations, self.aside, narrow)
+            u = GeluNet.apply(h, *weights, *copies, onto, self.operations, self.slots, narrow)
             return u, stream if p else None
         hidden = Activate.apply(self._linear(mlp.up, h, narrow), kind, dropped, self.operations)
         return self._onto(mlp.down, hidden, stream, p)

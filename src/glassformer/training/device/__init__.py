@@ -2,7 +2,7 @@
 
     fitting.py    which trainings it is for, and why not others
     gradients.py  all gradients side by side in one vector
-    muon.py       Muon on that vector
+    adamw.py      AdamW on that vector, clipping included;  muon.py: Muon on it
     updates.py    check, clip and optimizers, without the host; what is no number moves nothing
     step.py       the step, one CUDA graph for each shape of its batches
 

@@ -4,6 +4,7 @@ Momenta lie in one vector like the gradients; the learning rate is a tensor; and
 else 0) neither a momentum nor a weight moves.
 """
 
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -17,18 +18,22 @@ MOMENTUM = "momentum"
 
 
 class DeviceMuon(Optimizer):
-    def __init__(self, plain: Muon, gradients: FlatGradients, broken: Tensor):
+    def __init__(
+        self, plain: Muon, gradients: FlatGradients, shrink: Tensor, broken: Tensor, operations: ModuleType
+    ):
+        """`shrink`: what clipping makes of the gradients, set before each step."""
         (group,) = plain.param_groups
         super().__init__([group], {})
         self.own: list[nn.Parameter] = group["params"]
-        self.gradient, self.broken = gradients.of_all(self.own), broken
+        self.shrink, self.broken, self.operations = shrink, broken, operations
+        span = gradients.span(self.own)
+        self.gradient = gradients.vector[span]
         self.momentum = torch.zeros_like(self.gradient)
         self.places: dict[nn.Parameter, slice] = {}
         self.stacks: dict[tuple[int, int], list[tuple[Tensor, slice]]] = {}  # matrices of a shape, and where
-        end = 0
         for p in self.own:
-            start, columns = end, p.shape[1]
-            row = 0
+            start = end = gradients.places[p].start - span.start
+            columns, row = p.shape[1], 0
             for rows in plain.parts.get(p, (p.shape[0],)):
                 place = slice(end, end := end + rows * columns)
                 self.stacks.setdefault((rows, columns), []).append((p.detach()[row : row + rows], place))
@@ -51,6 +56,7 @@ class DeviceMuon(Optimizer):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         (group,) = self.param_groups
         lr, momentum, moving = group["lr"], group["momentum"], 1 - self.broken
+        self.operations.tame(self.gradient, self.shrink, self.broken)
         self.momentum.lerp_(self.gradient, (1 - momentum) * moving)
         update = self.gradient.lerp(self.momentum, momentum)
         for (height, columns), entries in self.stacks.items():

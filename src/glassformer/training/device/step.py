@@ -110,8 +110,9 @@ class DeviceStep:
 
     def _work(self, batches: list[Batch]) -> None:
         """The whole step, from tokens to new weights."""
-        self.updates.gradients.vector.zero_()
+        self.updates.gradients.zero(spared=self.twin.slots.begin_step())
         total = self._pass(batches)
+        assert self.twin.slots.are_written
         norm = self.updates.move(total)
         self.said.copy_(torch.stack([total, norm]))
 
@@ -152,6 +153,6 @@ class DeviceStep:
         graph = torch.cuda.CUDAGraph()
         # Others go on meanwhile: a thread that makes batches asks the driver for page-locked memory.
         capture = torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local")
-        with self.updates.captured(), capture:
+        with capture:
             self._work(places)
         return Recorded(shape, graph, places)

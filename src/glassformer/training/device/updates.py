@@ -5,17 +5,16 @@ no count of steps. The mark stays until the host has read the step that set it, 
 So a run stops at that very step, with the weights it began with.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import AdamW
+from torch.optim import AdamW, Optimizer
 
 from glassformer.config.training import TrainingConfig
 from glassformer.core.device import Precision
 from glassformer.models.gpu.functions import operations
-from glassformer.models.roles import Role, roles
+from glassformer.training.device.adamw import DeviceAdamW
 from glassformer.training.device.gradients import FlatGradients
 from glassformer.training.device.muon import DeviceMuon
 from glassformer.training.optim import Muon
@@ -28,46 +27,32 @@ class DeviceUpdates(Updates):
 
     def __init__(self, layout: Layout, config: TrainingConfig, precision: Precision):
         super().__init__(layout, config, precision)
-        role = roles(layout.model)
-        trained = [(role[name], p) for name, p in layout.model.named_parameters() if p.requires_grad]
-        inner = [p for kind, p in trained if kind == Role.MATRIX]
-        self.gradients = FlatGradients([*inner, *(p for kind, p in trained if kind != Role.MATRIX)])
+        groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
+        self.gradients = FlatGradients([p for group in groups for p in group["params"]])
         device = self.gradients.vector.device
-        self.operations = operations(device)
         self.broken = torch.zeros((), device=device)  # 1: since some step the host has not yet read
         self.factor = torch.ones((), device=device)  # of all learning rates, in this step
-        self.optimizers = [
-            DeviceMuon(optimizer, self.gradients, self.broken) if isinstance(optimizer, Muon) else optimizer
-            for optimizer in self.optimizers
-        ]
+        self.shrink = torch.ones((), device=device)  # what clipping makes of the gradients, in this step
+        how = self.gradients, self.shrink, self.broken, operations(device)
+        self.optimizers: list[Optimizer] = [self._on_device(plain, *how) for plain in self.optimizers]
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = torch.tensor(float(group["base_lr"]), device=device)
-            if isinstance(optimizer, AdamW):
-                optimizer.found_inf = self.broken  # type: ignore[attr-defined]  # its kernel then moves nothing
 
-    @contextmanager
-    def captured(self) -> Iterator[None]:
-        """Around the recording of a graph, which PyTorch's optimizers want to know about."""
-        groups = [group for o in self.optimizers if isinstance(o, AdamW) for group in o.param_groups]
-        for group in groups:
-            group["capturable"] = True
-        try:
-            yield
-        finally:
-            for group in groups:
-                group["capturable"] = False
+    @staticmethod
+    def _on_device(plain: Optimizer, *how: Any) -> DeviceAdamW | DeviceMuon:
+        if isinstance(plain, Muon):
+            return DeviceMuon(plain, *how)
+        assert isinstance(plain, AdamW)
+        return DeviceAdamW(plain, *how)
 
     @torch.no_grad()
     def move(self, loss: Tensor) -> Tensor:
         """Move the weights by the gradients, if all are numbers; returns their norm before clipping."""
-        vector = self.gradients.vector
-        norm = torch.linalg.vector_norm(vector)
+        norm = torch.linalg.vector_norm(self.gradients.vector)
         torch.maximum(self.broken, (~(norm + loss).isfinite()).float(), out=self.broken)
-        factor = torch.ones_like(norm)
         if self.config.clip:
-            factor = (self.config.clip / (norm + 1e-6)).clamp(max=1.0)
-        self.operations.tame(vector, factor, self.broken)
+            self.shrink.copy_((self.config.clip / (norm + 1e-6)).clamp(max=1.0))
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 torch.mul(self.factor, group["base_lr"], out=group["lr"])
@@ -77,11 +62,11 @@ class DeviceUpdates(Updates):
     def begin_anew(self) -> None:
         """After a broken step, or after a checkpoint was read: what it brought is taken up."""
         for optimizer in self.optimizers:
-            if isinstance(optimizer, DeviceMuon):
-                optimizer.adopt()
+            assert isinstance(optimizer, (DeviceAdamW, DeviceMuon))
+            optimizer.adopt()
         self.gradients.attach()
         self.forget()
 
     def forget(self) -> None:
-        self.gradients.vector.zero_()
+        self.gradients.zero()
         self.broken.zero_()

@@ -48,11 +48,11 @@ def attend(
         for j in range(on_diagonal * i * M, tl.minimum((i + on_diagonal) * M, T), N):
             col = j + tl.arange(0, N)
             k, v = _block(K, col, q_stride, d, T, EVEN), _block(V, col, v_stride, d, T, EVEN)
-            s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+            s = tl.dot(q, tl.trans(k), input_precision="ieee")
             if on_diagonal:
                 s = tl.where(row[:, None] >= col[None, :], s, -1e30)
-            new = tl.maximum(top, tl.max(s, 1))
-            e, fix = tl.exp2(s - new[:, None]), tl.exp2(top - new)
+            new = tl.maximum(top, tl.max(s, 1) * scale)
+            e, fix = tl.exp2(s * scale - new[:, None]), tl.exp2(top - new)
             total, top = total * fix + tl.sum(e, 1), new
             if DROPS:
                 e = tl.where(kept(SEED, site, (bh * T + row[:, None]) * T + col[None, :], bound), e, 0.0)

@@ -65,4 +65,4 @@ def entropy(
                 if NARROW is not None:
                     narrow = (share.to(tl.float32) * UNITS).to(NARROW.dtype.element_ty)
                     place = NARROW + row * tl.full((), 1, tl.int64) * STRIDE + col
-                    tl.store(place, narrow, mask=col < STRIDE)
+                    tl.store(place, narrow, mask=col < STRIDE, eviction_policy="evict_first")

@@ -37,7 +37,9 @@ def norm(
     tl.store(Y + at, y, mask=inside)
     if UNIT is not None:
         narrow = y.to(tl.float32) * (1 / tl.load(UNIT))  # exact: a unit is a power of two
-        tl.store(NARROW + at, narrow.to(NARROW.dtype.element_ty), mask=inside)
+        # Eight at a time as y is stored: more would have to be gathered from other threads first.
+        place = tl.max_contiguous(at, [1, 8])
+        tl.store(NARROW + place, narrow.to(NARROW.dtype.element_ty), mask=inside)
     tl.store(RSTD + row, rstd, mask=row < n)
 
 

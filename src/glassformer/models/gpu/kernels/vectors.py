@@ -14,6 +14,28 @@ def tame(VECTOR, FACTOR, BROKEN, n, N: tl.constexpr):
 
 
 @triton.jit
+def adamw(
+    WEIGHTS, GRADIENT, FIRST, SECOND, LR, CORRECTIONS, FACTOR, BROKEN, decay, keep1, new1, keep2, new2, eps,
+    n, N: tl.constexpr,
+):  # fmt: skip
+    """Clipping and AdamW; nothing where the step is broken. A share of each moment is kept, one is new."""
+    if tl.load(BROKEN) > 0:
+        return
+    at = tl.program_id(0).to(tl.int64) * N + tl.arange(0, N)
+    there = at < n
+    lr = tl.load(LR)
+    g = tl.load(GRADIENT + at, mask=there, other=0.0) * tl.load(FACTOR)
+    first = keep1 * tl.load(FIRST + at, mask=there, other=0.0) + new1 * g
+    second = keep2 * tl.load(SECOND + at, mask=there, other=0.0) + new2 * g * g
+    size = tl.sqrt(second / tl.load(CORRECTIONS + 1)) + eps
+    w = tl.load(WEIGHTS + at, mask=there, other=0.0) * (1 - lr * decay)
+    w -= lr * (first / tl.load(CORRECTIONS)) / size
+    tl.store(WEIGHTS + at, w, mask=there)
+    tl.store(FIRST + at, first, mask=there)
+    tl.store(SECOND + at, second, mask=there)
+
+
+@triton.jit
 def narrow(X, UNIT, NUMBERS, n, N: tl.constexpr):
     """x ÷ unit, in the type of the numbers."""
     at = tl.program_id(0).to(tl.int64) * N + tl.arange(0, N)
