@@ -18,6 +18,7 @@ from glassformer.config.schema import Config, build
 from glassformer.core.device import Precision
 from glassformer.core.errors import UsageError
 from glassformer.data.shards import Tokens
+from glassformer.models.gpu import loss as gpu_loss
 from glassformer.models.model import parameter_count
 from glassformer.models.operations import operations_per_token
 from glassformer.objectives.language import LanguageModelling
@@ -178,6 +179,17 @@ def test_the_fused_step_is_planned_where_it_would_be_taken(monkeypatch: pytest.M
     assert plan.config.training.kernels == "fused" and plan.config.training.compile == "off"
     with pytest.raises(UsageError, match="fused is for one GPU"):
         make_plan(build({"model": model, "training": {"batch": 8, "kernels": "fused"}}), find("h100"), 2, 1e6)
+
+
+def test_scores_are_made_in_parts_of_one_size() -> None:
+    for n, entries, rows in ((65_536, 50_304, 16_384), (16_384, 65, 16_384), (8_192, 50_304, 8_192)):
+        assert fused.rows_at_once(n, entries) == gpu_loss.rows_at_once(n, entries) == rows
+    for n, entries in ((1, 50_304), (300, 1 << 22), (100_000, 33_000), (20_001, 50_304)):
+        rows = fused.rows_at_once(n, entries)
+        assert rows == gpu_loss.rows_at_once(n, entries) and rows % gpu_loss.ROWS == 0
+        parts = -(-n // rows)
+        assert n - (parts - 1) * rows > rows - parts * gpu_loss.ROWS  # the last lacks little of the others
+        assert rows <= max(gpu_loss.ROWS, gpu_loss.SCORES_AT_ONCE // entries + gpu_loss.ROWS)
 
 
 def test_the_measured_cases_span_what_they_should() -> None:

@@ -134,8 +134,9 @@ class _HeadLoss(Function):
             h, w, V = x.to(dtype), weight.to(dtype), len(weight)
             by_kernel = gpu_loss.fits(x, dtype)
             if by_kernel:  # scores are all there is
-                rows = max(gpu_loss.ROW, 2 * rows // gpu_loss.ROW * gpu_loss.ROW)
-                w = F.pad(w, (0, 0, 0, gpu_loss.padding(V)))
+                rows = gpu_loss.rows_at_once(len(x), V)
+                if lacking := gpu_loss.padding(V):
+                    w = F.pad(w, (0, 0, 0, lacking))
             total = x.new_zeros((), dtype=wide)
             dx = torch.empty_like(h)
             dw = torch.zeros_like(w, dtype=wide) if ctx.needs_input_grad[1] else None

@@ -20,7 +20,7 @@ from glassformer.planning.time import SCORE_TRAFFIC as PYTORCH_SCORE_TRAFFIC
 from glassformer.planning.time import parts, update
 
 HEAD_WIDTHS = (16, 32, 64, 128)
-SCORES_AT_ONCE = 1 << 29
+SCORES_AT_ONCE, ROWS = 7 << 27, 256  # at most; in parts of one size, of whole tiles of rows
 WIDE = 2048  # hidden units from which on gelu-tanh is done inside the products
 SCORE_TRAFFIC = 6  # bytes: read twice, written once
 SHARE = 0.8  # of the bandwidth that kernels between products reach
@@ -69,7 +69,7 @@ def memory(config: Config, tokens: int) -> Memory:
     P, C, V = counts.parameters, m.width, m.vocab
     copies = 2.0 * counts.layers * counts.block_matrices
     head = (2 * 2 + 4) * C * V + 2.0 * C * tokens  # the matrix in half precision, its gradient; the stream's
-    scores = 2.0 * V * min(tokens, max(64, SCORES_AT_ONCE // V))
+    scores = 2.0 * V * min(tokens, rows_at_once(tokens, V))
     under_way = (4 * m.hidden + 4 * C) * tokens  # gradients of the block that is worked on
     return Memory(
         weights=4.0 * P + copies,
@@ -80,6 +80,12 @@ def memory(config: Config, tokens: int) -> Memory:
         gathered=0.0,
         overlap=True,
     )
+
+
+def rows_at_once(n: int, entries: int) -> int:
+    """How many of n rows are scored together; twin of models/gpu/loss.py's."""
+    rows = -(-n // -(-n // max(ROWS, SCORES_AT_ONCE // entries)))
+    return rows + -rows % ROWS
 
 
 def step_time(config: Config, device: Device, samples: int, accumulate: int = 1) -> float:

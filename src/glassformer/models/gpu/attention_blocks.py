@@ -38,7 +38,7 @@ def queries(T: int, D: int) -> Blocks:
 
 
 def keys(T: int, D: int) -> Blocks:
-    return Blocks(32, 64, 4, 3) if D <= 64 else Blocks(64, 64, 4, 2)
+    return Blocks(32, 64, 4, 4) if D <= 64 else Blocks(64, 64, 4, 2)
 
 
 def _is_long(T: int, D: int) -> bool:

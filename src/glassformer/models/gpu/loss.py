@@ -15,6 +15,8 @@ from glassformer.core.triton_kernels import missing
 from glassformer.models.gpu.narrow import SHARE_UNIT, SHARES, Narrow, Pair, product
 
 ROW = 64  # scores that a row is a multiple of, so that it begins where wide reads can
+SCORES_AT_ONCE = 7 << 27
+ROWS = 256  # that a tile of a product has
 
 _wanted: ContextVar[bool] = ContextVar("own entropy", default=False)
 _narrow: ContextVar["NarrowHead | None"] = ContextVar("the head in 8 bits", default=None)
@@ -34,6 +36,14 @@ def own_entropy(narrow: "NarrowHead | None" = None) -> Iterator[None]:
 def fits(x: Tensor, dtype: torch.dtype) -> bool:
     """Whether scores of the vectors x, in this type, are for the kernel."""
     return _wanted.get() and dtype in (torch.float32, torch.bfloat16) and missing(x.device) is None
+
+
+def rows_at_once(n: int, entries: int) -> int:
+    """How many of n rows are scored together: parts of one size, since a small last one would leave most of
+    a GPU without work for as long as a large one takes."""
+    parts = -(-n // max(ROWS, SCORES_AT_ONCE // entries))
+    rows = -(-n // parts)
+    return rows + -rows % ROWS
 
 
 def padding(entries: int) -> int:
