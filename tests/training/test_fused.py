@@ -191,10 +191,18 @@ def test_what_is_no_number_moves_nothing_and_stops_at_that_step(tmp_path: Path, 
     trainer.reader.close()
 
 
-def test_a_gradient_alone_is_enough(tmp_path: Path) -> None:
+def test_a_gradient_alone_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = make_trainer(tmp_path, fused(), tokens=TEXT)
-    gamma = trainer.model.stack.norm.gamma  # type: ignore[union-attr]
-    gamma.register_hook(lambda g: g * float("inf"))
+    assert trainer.fused is not None
+    gamma, slots = trainer.model.stack.norm.gamma, trainer.fused.twin.slots  # type: ignore[union-attr]
+    plain = slots.put_sum
+
+    def spoiled(weight: torch.Tensor, rows: torch.Tensor) -> torch.Tensor | None:
+        return plain(weight, rows * float("inf") if weight is gamma else rows)
+
+    monkeypatch.setattr(slots, "put_sum", spoiled)
+    # … and in the open pass, which is asked what broke; of the fused one it hears nothing.
+    gamma.register_hook(lambda g: None if g is None else g * float("inf"))
     before = weights(trainer)
     with pytest.raises(DivergedError, match=r"step 1.*forward pass is sound.*stack\.norm\.gamma"):
         trainer.run()

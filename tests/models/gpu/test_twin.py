@@ -175,6 +175,9 @@ def test_what_does_not_fit_says_why() -> None:
     hooked = make()
     hooked.stack.blocks[0].register_forward_hook(lambda *_: None)
     assert "hooks" in (fits(hooked) or "")
+    hooked = make()
+    hooked.stack.norm.gamma.register_hook(lambda g: g)  # type: ignore[union-attr]
+    assert "a parameter has hooks" in (fits(hooked) or "")
     assert "float32" in (fits(make().double()) or "")
 
 

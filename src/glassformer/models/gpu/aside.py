@@ -1,7 +1,7 @@
-"""Gradients of weights on a stream beside: nothing of the pass waits for them, so they fill what it leaves.
+"""Gradients of weights and norms on a stream beside: nothing of the pass waits for them.
 
     main    … ──► dy of a layer ──► dx = dy W ──► dy of the layer below ──► …            ──► join
-    beside              └────────► dW += dyᵀ x ──────┘ (two may be under way)
+    beside              └────────► dW += dyᵀ x ──────┘ (a few may be under way)
 
 What such a product reads is held until the main stream has waited for it: memory is given to somebody else in
 the order of the main stream alone. The sums are those of one stream, in the same order, so are the bits.
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Variable
 
-MOST = 2  # products that are under way
+MOST = 3  # products and sums that are under way
 
 
 class Aside:

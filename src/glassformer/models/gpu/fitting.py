@@ -27,6 +27,8 @@ def fits(model: nn.Module) -> str | None:
         return "it is for transformers"
     if any(getattr(module, hooks, None) for module in model.modules() for hooks in HOOKS):
         return "a module has hooks, which it would not call"
+    if any(p._backward_hooks or p._post_accumulate_grad_hooks for p in model.parameters()):
+        return "a parameter has hooks, which it would not call"
     if body.mask != Mask(causal=True):
         return "its attention looks back to the start, without a window or a mask of one's own"
     if type(body.position) not in (Position, Learned, Sinusoidal, Rotary):

@@ -128,7 +128,8 @@ def norm_back(
     site: int,
     p: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Gradients of the stream and of its update (n, C), and of gain and, if it is `shifted`, shift (C).
+    """Gradients of the stream and of its update (n, C), and of gain and, if it is `shifted`, shift, both as
+    rows (·, C) that are still to be added up.
 
     What arrives from above is dy at the norm and ds at the stream itself, which passes on unchanged.
     """
@@ -137,8 +138,7 @@ def norm_back(
     if ds is not None:
         dx = dx + ds.float()
     dx = dx.to(s.dtype)
-    dshift = dy.float().sum(dim=0) if shifted else None
-    return dx, drop(dx, seed, site, p), (dy.float() * unit).sum(dim=0), dshift
+    return dx, drop(dx, seed, site, p), dy.float() * unit, dy.float() if shifted else None
 
 
 def _unit_back(above: Tensor, unit: Tensor, rstd: Tensor, centred: bool) -> Tensor:
@@ -186,7 +186,7 @@ def turn_back(
     sin: Tensor | None,
 ) -> Tensor | None:
     """From the gradient of `turn` to that of the heads it read, written `into` a tensor like qkv; returned is
-    the gain's (D).
+    the gain's, as rows (·, D) that are still to be added up.
     """
     place = slice(0, heads * head_width)
     d = above.float().unflatten(-1, (heads, head_width))
@@ -197,7 +197,7 @@ def turn_back(
         return None
     unit, rstd = _unit(qkv[..., place].float().unflatten(-1, (heads, head_width)), eps, centred)
     into[..., place] = _unit_back(d * gain, unit, rstd, centred).flatten(2).to(into.dtype)
-    return (d * unit).sum(dim=(0, 1, 2))
+    return (d * unit).flatten(0, 2)
 
 
 def _unit(x: Tensor, eps: float, centred: bool) -> tuple[Tensor, Tensor]:

@@ -113,12 +113,13 @@ class JoinedNorm(Function):
         kind: NormKind,
         chance: Chance,
         ops: ModuleType,
+        slots: Slots,
         unit: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         s, y, mean, rstd, numbers = ops.norm(u, x, gain, shift, kind.eps, kind.centred, *chance, unit)
-        ctx.save_for_backward(s, gain, mean, rstd)
+        ctx.save_for_backward(s, mean, rstd)
         ctx.set_materialize_grads(False)
-        ctx.how = x is not None, shift is not None, kind, chance, ops
+        ctx.how = x is not None, gain, shift, kind, chance, ops, slots
         if numbers is not None:
             ctx.mark_non_differentiable(numbers)
         return s, y, numbers
@@ -126,14 +127,16 @@ class JoinedNorm(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *above: Tensor | None) -> Gradients:  # type: ignore[override]
-        s, gain, mean, rstd = ctx.saved_tensors
-        joined, shifted, kind, chance, ops = ctx.how
+        s, mean, rstd = ctx.saved_tensors
+        joined, gain, shift, kind, chance, ops, slots = ctx.how
         ds, dy, _ = above
         assert dy is not None
         ds = None if ds is None else ds.contiguous()
-        how = (kind.centred, shifted, *chance)
-        dx, du, dgain, dshift = ops.norm_back(dy.contiguous(), ds, s, gain, mean, rstd, *how)
-        return du, dx if joined else None, dgain, dshift, None, None, None, None
+        how = (kind.centred, shift is not None, *chance)
+        dx, du, gains, shifts = ops.norm_back(dy.contiguous(), ds, s, gain, mean, rstd, *how)
+        dgain = slots.put_sum(gain, gains) if ctx.needs_input_grad[2] else None
+        dshift = slots.put_sum(shift, shifts) if ctx.needs_input_grad[3] else None
+        return du, dx if joined else None, dgain, dshift, None, None, None, None, None
 
 
 class Linear(Function):
@@ -236,21 +239,27 @@ class CausalAttention(Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any, qkv: Tensor, gain: Tensor | None, heads: Heads, chance: Chance, ops: ModuleType
+        ctx: Any,
+        qkv: Tensor,
+        gain: Tensor | None,
+        heads: Heads,
+        chance: Chance,
+        ops: ModuleType,
+        slots: Slots,
     ) -> Tensor:
         qk = qkv
         if not heads.as_they_are:
             qk = ops.turn(qkv, heads.H + heads.K, heads.D, *_norm_and_turn(heads, gain))
         z, lse = ops.attend(*_parts(qk, qkv, heads), *chance)
-        ctx.save_for_backward(qkv, qk, z, lse, gain)
-        ctx.how = heads, chance, ops
+        ctx.save_for_backward(qkv, qk, z, lse)
+        ctx.how = gain, heads, chance, ops, slots
         return z.flatten(2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *above: Tensor) -> Gradients:  # type: ignore[override]
-        qkv, qk, z, lse, gain = ctx.saved_tensors
-        heads, chance, ops = ctx.how
+        qkv, qk, z, lse = ctx.saved_tensors
+        gain, heads, chance, ops, slots = ctx.how
         dqkv = torch.empty_like(qkv)
         dqk = dqkv if heads.as_they_are else torch.empty_like(qk)
         dz = above[0].contiguous().view_as(z)
@@ -258,8 +267,9 @@ class CausalAttention(Function):
         dgain = None
         if not heads.as_they_are:
             how = _norm_and_turn(heads, gain)
-            dgain = ops.turn_back(dqk, qkv, dqkv, heads.H + heads.K, heads.D, *how)
-        return dqkv, dgain, None, None, None
+            gains = ops.turn_back(dqk, qkv, dqkv, heads.H + heads.K, heads.D, *how)
+            dgain = slots.put_sum(gain, gains) if ctx.needs_input_grad[1] else None
+        return dqkv, dgain, None, None, None, None
 
 
 def _norm_and_turn(heads: Heads, gain: Tensor | None) -> tuple[Any, ...]:

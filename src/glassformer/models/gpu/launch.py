@@ -194,7 +194,7 @@ def norm_back(
         dy, ds, s, gain, mean, rstd, dx, du, gains, shifts, seed, site, *_chance(p), n, C, lanes, *flags,
         num_warps=warps,
     )  # fmt: skip
-    return dx, du, gains.sum(dim=0), shifts.sum(dim=0) if shifted else None
+    return dx, du, gains, shifts if shifted else None
 
 
 def turn(
@@ -235,7 +235,7 @@ def turn_back(
     start(heads.turn_back, (programs,),
         above, qkv, into, gain, cos, sin, gains, eps, n, T, head_count, stride, *flags,
     )  # fmt: skip
-    return None if gain is None else gains.sum(dim=0)
+    return None if gain is None else gains
 
 
 def _attention_sizes(q: Tensor, k: Tensor, v: Tensor) -> tuple[tuple[object, ...], tuple[int, ...]]:

@@ -15,6 +15,7 @@ is for `backward`, not for `torch.autograd.grad`.
 Letters: B batch, T positions, C model width, n rows (all positions of a batch).
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -61,7 +62,8 @@ class Twin:
         self.seed = torch.zeros((), dtype=torch.int64, device=device)
         linears = [layer for block in self.stack.blocks for layer in _linears(block)]
         own: list[Tensor] = [p for layer in linears for p in layer.parameters()]
-        self.slots = Slots([layer.weight for layer in linears], device)
+        norms = [p for norm in _norms(self.stack) for p in norm.parameters()]
+        self.slots = Slots([*(layer.weight for layer in linears), *norms], device)
         self.originals = own
         self.copies = [torch.empty_like(p, dtype=dtype, requires_grad=False) for p in own]
         self._copy_of = {id(p): copy for p, copy in zip(own, self.copies, strict=True)}
@@ -163,7 +165,7 @@ class Twin:
         narrows = self.narrows if self.narrows is not None and norm in self.narrows else None
         unit = None if narrows is None else narrows.unit_of(norm)
         s, y, numbers = JoinedNorm.apply(
-            u, stream, norm.gamma, shift, norm_kind(norm), chance, self.operations, unit
+            u, stream, norm.gamma, shift, norm_kind(norm), chance, self.operations, self.slots, unit
         )
         if narrows is None or unit is None:
             return s, y, None
@@ -194,7 +196,7 @@ class Twin:
             tables = attention.position.cos[:T], attention.position.sin[:T]
         heads = Heads(attention.heads, attention.kv_heads, attention.head_width, kind, *tables)
         gain = attention.qk_norm.gamma if normed else None
-        z = CausalAttention.apply(qkv, gain, heads, chance(attention.dropout), self.operations)
+        z = CausalAttention.apply(qkv, gain, heads, chance(attention.dropout), self.operations, self.slots)
         return self._onto(attention.out, z.flatten(0, 1), stream, p)
 
     def _mlp(
@@ -255,6 +257,13 @@ def narrow_pairs(model: LanguageModel) -> list[Behind]:
         head = model.unembedding.weight
         add(model.stack.norm, head, len(head) + padding(len(head)), both_ways=True)
     return found
+
+
+def _norms(stack: Stack) -> Iterator[nn.Module]:
+    for block in stack.blocks:
+        assert isinstance(block, Block) and isinstance(block.attention, Attention)
+        yield from (block.attention_norm, block.attention.qk_norm, block.mlp_norm)
+    yield stack.norm
 
 
 def _linears(block: nn.Module) -> list[nn.Linear]:
