@@ -1,6 +1,6 @@
 """The step of own kernels on a GPU: does it compute what the open pass does, and how fast is it?
 
-python benchmarks/decode_gpu.py [--streams 1,8,64] [--tokens 256] [--tiny]
+python benchmarks/decode_gpu.py [--streams 1,8,64] [--tokens 256] [--tiny] [--speed]
 
 First the checks: scores beside those of the open pass, the same bits alone, in pieces and beside others, and
 choices beside those of sampling.py. Then tokens a second of whole engines, ours and the open pass. The
@@ -114,6 +114,20 @@ def check_choices(vocab: int, device: torch.device, rows: int) -> bool:
     return good
 
 
+def check(shape: dict[str, int], device: torch.device, tiny: bool) -> None:
+    good = True
+    for name, block in (("GPT-2's block", GPT2), ("RoPE, RMSNorm, SwiGLU, grouped queries", OWN)):
+        put(name)
+        model = new_model({**shape, **block}, device)
+        for precision in LIMITS:
+            for products in PRODUCTS:
+                if not (tiny and precision == "bfloat16" and products == "tiles"):  # not as on a GPU
+                    good = check_scores(model, precision, products) and good
+    put("choices")
+    good = check_choices(shape["vocab"], device, 4 if tiny else 64) and good
+    put("all checks passed" if good else "SOME CHECKS FAILED")
+
+
 def rate(step: PagedStep, sampler: Sampler, streams: int, tokens: int) -> float:
     """Tokens a second of all streams together, from the first token on; the better of two."""
     engine, best = Engine(step, rows=streams), 0.0
@@ -140,22 +154,14 @@ def main() -> None:
     parser.add_argument("--streams", default="1,8,64")
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--tiny", action="store_true", help="for Triton's interpreter")
+    parser.add_argument("--speed", action="store_true", help="without the checks")
     args = parser.parse_args()
     device, shape = torch.device("cpu" if args.tiny else "cuda"), TINY if args.tiny else LARGE
     torch.backends.cuda.matmul.allow_tf32 = False
-    good = True
     if args.tiny:  # the interpreter takes as long for a small program as for a large one
         walk.OUTPUTS, walk.INPUTS = 32, 16
-    for name, block in (("GPT-2's block", GPT2), ("RoPE, RMSNorm, SwiGLU, grouped queries", OWN)):
-        put(name)
-        model = new_model({**shape, **block}, device)
-        for precision in LIMITS:
-            for products in PRODUCTS:
-                if not (args.tiny and precision == "bfloat16" and products == "tiles"):  # not as on a GPU
-                    good = check_scores(model, precision, products) and good
-    put("choices")
-    good = check_choices(shape["vocab"], device, 4 if args.tiny else 64) and good
-    put("all checks passed" if good else "SOME CHECKS FAILED")
+    if not args.speed:
+        check(shape, device, args.tiny)
     model = new_model({**shape, **GPT2}, device)
     for streams in (int(n) for n in args.streams.split(",")):
         pages = streams * pages_for(PROMPT + args.tokens + 1)

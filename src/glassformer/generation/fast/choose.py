@@ -50,6 +50,10 @@ class Drawing:
             self._samplers[row] = sampler
         self._seeds[row, 1] = position
 
+    def is_sure(self, rows: int) -> bool:
+        """Whether a token was chosen for each of so many rows."""
+        return UNSURE not in self._chosen[:rows]
+
     def read(self, scores: Tensor, samplers: Sequence[Sampler], positions: Sequence[int]) -> list[int]:
         """The tokens that were chosen from scores (R, V)."""
         chosen: list[int] = self._chosen[: len(samplers)].tolist()

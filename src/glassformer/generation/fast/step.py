@@ -16,6 +16,7 @@ from glassformer.core.cores import cores
 from glassformer.generation.fast.choose import Drawing
 from glassformer.generation.fast.fitting import fits
 from glassformer.generation.fast.kernels.plan import Plan
+from glassformer.generation.fast.sieve import Sieve
 from glassformer.generation.fast.team import Team
 from glassformer.generation.fast.weights import Precision, lay_out
 from glassformer.generation.pages import SIZE
@@ -57,7 +58,8 @@ class FastStep(RowStep):
         self._make_pools()
         self._make_buffers()
         self._make_rows()
-        memory = [*self._weights.kept, *self._pools, *self._buffers, *self._drawing.memory]
+        self._sieve = Sieve(self._plan, model.unembedding.weight)
+        memory = [*self._weights.kept, *self._pools, *self._buffers, *self._drawing.memory, self._sieve]
         self._team = Team(self._plan, self._weights.layers, self._weights.reals, self.threads, memory)
 
     def _make_pools(self) -> None:
@@ -125,10 +127,18 @@ class FastStep(RowStep):
     def walk_and_draw(self, rows: int, samplers: Sequence[Sampler], positions: Sequence[int]) -> list[int]:
         for row in range(rows):
             self._drawing.write(row, samplers[row], positions[row])
-        self._plan[Plan.DRAWS] = 1
-        self.walk(rows, rows, self._own_scores)
-        self._plan[Plan.DRAWS] = 0
+        if self._sieve.helps(samplers):
+            self._draw(rows, sifts=True)
+            if self._sieve.was_right(rows) and self._drawing.is_sure(rows):
+                return self._drawing.read(self._own_scores, samplers, positions)
+        self._draw(rows, sifts=False)  # where the rows were read already, they are read to the same end
         return self._drawing.read(self._own_scores, samplers, positions)
+
+    def _draw(self, rows: int, *, sifts: bool) -> None:
+        plan = self._plan
+        plan[Plan.DRAWS], plan[Plan.SIFTS] = 1, sifts
+        self.walk(rows, rows, self._own_scores)
+        plan[Plan.DRAWS] = plan[Plan.SIFTS] = 0
 
     def _write_rows(self, row: int, piece: Piece, done: int, count: int) -> None:
         super()._write_rows(row, piece, done, count)

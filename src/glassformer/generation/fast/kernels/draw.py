@@ -279,12 +279,22 @@ def draw(scores, V, temperature, top_k, top_p, min_p, key, scratch):
         limit, limit_token = score, token
 
 
+@inlined
+def settings_of_row(plan, row):
+    return plan[Plan.SETTINGS] + 8 * row * SETTINGS
+
+
+@nb.njit(nogil=True)
+def key_of_row(plan, row):
+    """What the noise of a row is hashed from."""
+    seeds = plan[Plan.SEEDS] + 16 * row
+    return mix(mix(np.uint64(get_int(seeds, 0))) + np.uint64(get_int(seeds, 1)))
+
+
 @nb.njit(nogil=True)
 def draw_row(plan, row, me):
     """The choice of one row of scores, as its settings say, into its place."""
-    settings = plan[Plan.SETTINGS] + 8 * row * SETTINGS
-    seeds = plan[Plan.SEEDS] + 16 * row
-    key = mix(mix(np.uint64(get_int(seeds, 0))) + np.uint64(get_int(seeds, 1)))
+    settings = settings_of_row(plan, row)
     token = draw(
         plan[Plan.SCORES] + 4 * row * plan[Plan.VOCAB],
         plan[Plan.VOCAB],
@@ -292,7 +302,7 @@ def draw_row(plan, row, me):
         int(get_double(settings, TOP_K)),
         get_double(settings, TOP_P),
         get_double(settings, MIN_P),
-        key,
+        key_of_row(plan, row),
         plan[Plan.SCRATCH] + me * plan[Plan.SCRATCH_SIZE],
     )
     put_int(plan[Plan.CHOSEN], row, token)

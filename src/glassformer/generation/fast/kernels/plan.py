@@ -49,6 +49,9 @@ class Plan(Field):
     UNEMBEDDING = auto()  # (V, C), of this kind
     UNEMBEDDING_SCALE = auto()
     UNEMBEDDING_BIAS = auto()
+    SIEVE = auto()  # (V, C), int8: a rough copy of the unembedding, see sieve.py; 0 until there is one
+    SIEVE_SCALE = auto()  # (V)
+    SIEVE_ERROR = auto()  # (V): how far a score of a vector of length 1 may be from its estimate
     # What is remembered, in pages
     PAGE = auto()  # positions of a page
     PAGES = auto()
@@ -65,6 +68,11 @@ class Plan(Field):
     UNITS = auto()  # (R, M)
     LINEAR = auto()  # (R, M), of a gated MLP
     SCORES = auto()  # (scored, V)
+    ESTIMATES = auto()  # (sifted, V), rough scores
+    LENGTHS = auto()  # (sifted), of the vectors that they are made from
+    FOUND = auto()  # (sifted, V / FEW), int64: the tokens that a row can choose
+    FOUND_COUNTS = auto()  # (sifted), int64: how many, or ALL
+    STRANGE = auto()  # (sifted), int64: whether a score was outside its bounds
     PRIVATE = auto()  # of each thread: two of (R, C), and (context + a few) for scores of keys
     PRIVATE_SIZE = auto()  # how many numbers that is
     TEAM = auto()  # threads
@@ -80,6 +88,7 @@ class Plan(Field):
     SCORED = auto()  # how many rows are to be scored
     SCORED_ROWS = auto()  # (scored)
     DRAWS = auto()  # 1: a token is to be chosen for each
+    SIFTS = auto()  # 1: only what can be chosen need be scored
     SETTINGS = auto()  # (scored, fields), as `Draw` has it, float64
     SEEDS = auto()  # (scored, 2): the seed and the position in the text
     CHOSEN = auto()  # (scored)

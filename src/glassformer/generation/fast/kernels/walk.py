@@ -8,6 +8,7 @@
       4       norm, up, activation                          some hidden units
       5       down, onto the stream                         some outputs
     scores    last norm, unembedding                        some tokens
+              … or in three stretches, of those alone that can be chosen (sieve.py)
     choice    the draw                                      a row
 
 From 1 on each line is a stretch (share.py), with what a part of it is. Norms are cheap, so each thread works
@@ -39,10 +40,11 @@ from glassformer.generation.fast.kernels.norm import copy, norm
 from glassformer.generation.fast.kernels.plan import Layer, Plan, Real
 from glassformer.generation.fast.kernels.products import BFLOAT16, FLOAT32, linear
 from glassformer.generation.fast.kernels.share import BEGUN, await_walk, end_walk, publish, take
+from glassformer.generation.fast.kernels.sieve import estimate, parts_found, sift, weigh
 
 PART = 1 << 17  # bytes of weights that make a part of a stretch
 PARTS = 4  # that each thread gets, where there is enough to do
-LAYER_STRETCHES = 5
+LAYER_STRETCHES, SIFTING_STRETCHES = 5, 3
 
 
 def compiled_walk(sources):
@@ -72,14 +74,17 @@ def compiled_walk(sources):
                 for depth in range(plan[Plan.LAYERS]):
                     walk_layer(plan, layers[depth], reals, depth, me, stretch, private)
                     stretch += LAYER_STRETCHES
-                if plan[Plan.SCORED]:
+                if plan[Plan.SIFTS]:
+                    score_some(plan, reals, me, stretch, private)
+                    stretch += SIFTING_STRETCHES
+                elif plan[Plan.SCORED]:
                     score(plan, reals, me, stretch, private)
                     stretch += 1
             if plan[Plan.DRAWS]:
                 choose(plan, me, stretch)
             if me == 0:
                 # As far after every walk, whatever it was asked: who is late may be wrong about that.
-                after += 1 + LAYER_STRETCHES * plan[Plan.LAYERS] + 2
+                after += 1 + LAYER_STRETCHES * plan[Plan.LAYERS] + SIFTING_STRETCHES + 1
                 end_walk(board, after)
                 return after
 
@@ -193,10 +198,8 @@ def walk_layer(plan, layer, reals, depth, me, stretch, private):
 def score(plan, reals, me, stretch, x):
     """Scores of the rows that are asked for; x has room for their vectors."""
     C, V, count, kind = plan[Plan.WIDTH], plan[Plan.VOCAB], plan[Plan.SCORED], plan[Plan.KIND]
-    team, board, eps = plan[Plan.TEAM], plan[Plan.BOARD], reals[plan[Plan.LAYERS], Real.FINAL_EPS]
-    for i in range(count):
-        row = plan[Plan.STREAM] + 4 * C * get_int(plan[Plan.SCORED_ROWS], i)
-        norm(x + 4 * C * i, row, C, plan[Plan.NORM], plan[Plan.FINAL_GAMMA], plan[Plan.FINAL_BETA], eps)
+    team, board = plan[Plan.TEAM], plan[Plan.BOARD]
+    last_norm(plan, reals, x)
     matrix, scale, bias = plan[Plan.UNEMBEDDING], plan[Plan.UNEMBEDDING_SCALE], plan[Plan.UNEMBEDDING_BIAS]
     size = part_size(plan, V, C)
     parts = (V + size - 1) // size
@@ -205,6 +208,54 @@ def score(plan, reals, me, stretch, x):
         first, last = part * size, min(V, (part + 1) * size)
         linear(plan[Plan.SCORES], V, x, C, count, kind, matrix, scale, bias, C, first, last)
         part = take(board, stretch, me, team, parts)
+
+
+@inlined
+def score_some(plan, reals, me, stretch, x):
+    """Scores of what can be chosen of all rows, −∞ for the rest; x has room for the rows' vectors."""
+    C, V, count = plan[Plan.WIDTH], plan[Plan.VOCAB], plan[Plan.SCORED]
+    team, board = plan[Plan.TEAM], plan[Plan.BOARD]
+
+    # 1 estimates
+    last_norm(plan, reals, x)
+    size = max(8, min(PART // C, V // (PARTS * team)) // 8 * 8)
+    parts = (V + size - 1) // size
+    part = take(board, stretch, me, team, parts)
+    while part >= 0:
+        estimate(plan, x, part * size, min(V, (part + 1) * size))
+        part = take(board, stretch, me, team, parts)
+
+    # 2 what they leave
+    stretch += 1
+    last_norm(plan, reals, x)
+    part = take(board, stretch, me, team, count)
+    while part >= 0:
+        sift(plan, part, x + 4 * C * part, me)
+        part = take(board, stretch, me, team, count)
+
+    # 3 its scores
+    stretch += 1
+    last_norm(plan, reals, x)
+    parts = 0
+    for row in range(count):
+        parts += parts_found(plan, row)
+    part = take(board, stretch, me, team, parts)
+    while part >= 0:
+        row, mine = 0, part
+        while mine >= parts_found(plan, row):
+            mine -= parts_found(plan, row)
+            row += 1
+        weigh(plan, row, x + 4 * C * row, mine)
+        part = take(board, stretch, me, team, parts)
+
+
+@nb.njit(nogil=True)
+def last_norm(plan, reals, x):
+    """The vectors that scores are made from, of the rows that are asked for, into x."""
+    C, eps = plan[Plan.WIDTH], reals[plan[Plan.LAYERS], Real.FINAL_EPS]
+    for i in range(plan[Plan.SCORED]):
+        row = plan[Plan.STREAM] + 4 * C * get_int(plan[Plan.SCORED_ROWS], i)
+        norm(x + 4 * C * i, row, C, plan[Plan.NORM], plan[Plan.FINAL_GAMMA], plan[Plan.FINAL_BETA], eps)
 
 
 @inlined
