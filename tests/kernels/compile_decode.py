@@ -92,9 +92,7 @@ def main() -> None:
                 for R in (1, 8, 64):
                     made = Walk(lay_out(model, dtype), 64, 65, 16, products, R)
                     made.early = EARLY
-                    tables = torch.empty(64, 64, dtype=torch.int32, device="meta")
-                    for apart in (False, True):
-                        made.read(R, rows, rows, tables, apart)
+                    made.read(R, rows, rows, torch.empty(64, 64, dtype=torch.int32, device="meta"))
                     made.score(R, rows)
         asked, places = (Asked(torch.device("cpu"), shapes) for shapes in (SETTINGS, PLACES))
         for multiplies in (True, False):

@@ -215,10 +215,6 @@ def test_attention(span: int, slopes: bool, window: int) -> None:
     for _ in range(2):  # counts are zero again afterwards
         attend_kernel[(4, H, spans)](
             q,
-            None,
-            None,
-            None,
-            1.0,
             keys,
             values,
             torch.tensor(texts).int() - 1,
@@ -242,38 +238,3 @@ def test_attention(span: int, slopes: bool, window: int) -> None:
         )
         close(z, torch.stack(right))
         assert not arrived.any()
-
-
-@pytest.mark.parametrize("span", [8, 64])
-@pytest.mark.parametrize("turns", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_attention_of_newest_rows_is_two_kernels_in_one(span: int, turns: bool, dtype: torch.dtype) -> None:
-    """The very same bits, in the pages too."""
-    H, K, D, E, context, R = 4, 2, 6, 5, 24, 3
-    positions, position = torch.tensor([0, 22, 7]).int(), Rotary(context, D)
-    tables, keys, values = scattered([context] * R, K, D, E)
-    keys, values = keys.to(dtype), values.to(dtype)
-    for row, at in enumerate(positions.tolist()):
-        put(keys, tables[row], numbers(K, at, D, seed=row).to(dtype))
-        put(values, tables[row], numbers(K, at, E, seed=row).to(dtype))
-    qkv, slopes = numbers(R, H * D + K * D + K * E), numbers(H).abs()
-    cos, sin = (position.cos, position.sin) if turns else (None, None)
-    sizes = {"H": H, "K": K, "D": D, "E": E, "P": P, "TABLE": tables.shape[1]}
-    spans = -(-context // span)
-
-    def attend(q: Tensor | None, qkv: Tensor | None, keys: Tensor, values: Tensor) -> Tensor:
-        z, found = torch.full((R, H, E), torch.nan), torch.full((R, H, spans, E + 2), torch.nan)
-        arrived = torch.zeros(R, H, dtype=torch.int32)
-        pools = (keys, values, positions, tables, slopes)
-        blocks = {"BD": 8, "BE": 8, "WINDOW": 9, "SPAN": span, "LANES": 4, "SPANS": spans}
-        attend_kernel[(R, H, spans)](q, qkv, cos, sin, 0.3, *pools, z, found, arrived, **sizes, **blocks)
-        return z
-
-    q, apart = torch.full((R, H, D), torch.nan), (keys.clone(), values.clone())
-    at = (positions, tables, None, None, 0.0, cos, sin, 0.3)
-    heads_kernel[(R, H + 2 * K)](qkv, *at, q, *apart, **sizes, BLOCK=8, NORM="none")
-    right = attend(q, None, *apart)
-    assert torch.equal(attend(None, qkv, keys, values), right)
-    assert right.isfinite().all()
-    for one, other in zip(apart, (keys, values), strict=True):
-        assert torch.equal(one.nan_to_num(7.0), other.nan_to_num(7.0))

@@ -220,15 +220,15 @@ class GraphStep(RowStep):
     def _bucket(rows: int) -> int:
         return 1 << (rows - 1).bit_length() if rows else 0
 
-    def _read(self, R: int, apart: bool = False) -> None:
+    def _read(self, R: int) -> None:
         places, tables = self._places.device, self._asked.device["tables"]
-        self._walk.read(R, places["tokens"], places["positions"], tables, apart)
+        self._walk.read(R, places["tokens"], places["positions"], tables)
 
     def _score(self, R: int) -> None:
         self._walk.score(R, self._asked.device["picks"])
 
     def _write(self, R: int) -> None:
-        self._read(R, apart=True)
+        self._read(R)
         self._score(R)
         self._drawing.launch(R, self._walk.scores)
 

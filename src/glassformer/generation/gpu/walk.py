@@ -77,11 +77,8 @@ class Walk:
         self._arrived = torch.zeros(rows, w.heads, dtype=torch.int32, device=device)
         self.scores = room(rows, w.vocab)  # of the rows that are picked
 
-    def read(self, R: int, tokens: Tensor, positions: Tensor, tables: Tensor, apart: bool = False) -> None:
-        """R rows through all layers: their keys and values are kept, the stream stands where it ends.
-
-        `apart`: no two of them are of the same text.
-        """
+    def read(self, R: int, tokens: Tensor, positions: Tensor, tables: Tensor) -> None:
+        """R rows through all layers: their keys and values are kept, the stream stands where it ends."""
         w = self.weights
         embed_kernel[(R,)](
             self._x,
@@ -98,7 +95,7 @@ class Walk:
             self._join(R, w.layers[0].attention_norm)
         after = [layer.attention_norm for layer in w.layers[1:]] + [w.norm]
         for i, (layer, norm) in enumerate(zip(w.layers, after, strict=True)):
-            self._layer(R, i, layer, norm, positions, tables, apart)
+            self._layer(R, i, layer, norm, positions, tables)
 
     def score(self, R: int, picks: Tensor) -> None:
         """Scores of the R rows that `picks` names."""
@@ -109,36 +106,26 @@ class Walk:
         else:
             self._by_vectors(R, self._x, matrix, self.scores, norm=norm, picks=picks)
 
-    def _layer(
-        self,
-        R: int,
-        i: int,
-        layer: Layer,
-        after: Norm,
-        positions: Tensor,
-        tables: Tensor,
-        apart: bool,
-    ) -> None:
+    def _layer(self, R: int, i: int, layer: Layer, after: Norm, positions: Tensor, tables: Tensor) -> None:
         """One layer; `after` is the norm that the next one reads through."""
         act = self.weights.activation
         if not self._tiled:
             self._by_vectors(R, self._x, layer.qkv, self._qkv, norm=layer.attention_norm)
-            self._attend(R, i, layer.qk_norm, positions, tables, apart)
+            self._attend(R, i, layer.qk_norm, positions, tables)
             self._by_vectors(R, self._z, layer.out, self._x, "add")
             self._by_vectors(R, self._x, layer.up, self._units, act, norm=layer.mlp_norm)
             self._by_vectors(R, self._units, layer.down, self._x, "add")
             return
         self._by_tiles(R, self._h, layer.qkv, self._qkv)
-        self._attend(R, i, layer.qk_norm, positions, tables, apart)
+        self._attend(R, i, layer.qk_norm, positions, tables)
         self._by_tiles(R, self._z, layer.out, self._parts, "part")
         self._join(R, layer.mlp_norm, layer.out)
         self._by_tiles(R, self._h, layer.up, self._units, act)
         self._by_tiles(R, self._units, layer.down, self._parts, "part")
         self._join(R, after, layer.down)
 
-    def _attend(self, R: int, i: int, norm: Norm, positions: Tensor, tables: Tensor, apart: bool) -> None:
+    def _attend(self, R: int, i: int, norm: Norm, positions: Tensor, tables: Tensor) -> None:
         w, keys, values = self.weights, self.keys[i], self.values[i]
-        joined = apart and norm.kind == "none"
         sizes: dict[str, Any] = {
             "H": w.heads,
             "K": w.kv_heads,
@@ -147,33 +134,28 @@ class Walk:
             "P": self._size,
             "TABLE": tables.shape[1],
         }
-        if not joined:
-            heads_kernel[(R, w.heads + 2 * w.kv_heads)](
-                self._qkv,
-                positions,
-                tables,
-                norm.gamma,
-                norm.beta,
-                norm.eps,
-                w.cos,
-                w.sin,
-                w.score_scale,
-                self._q,
-                keys,
-                values,
-                **sizes,
-                BLOCK=next_power_of_2(max(w.head_width, w.value_width)),
-                NORM=norm.kind,
-                num_warps=1,
-                **self.early,
-            )
-        spans = self._found.shape[2]
-        attend_kernel[(R, w.heads, spans)](
-            None if joined else self._q,
-            self._qkv if joined else None,
+        heads_kernel[(R, w.heads + 2 * w.kv_heads)](
+            self._qkv,
+            positions,
+            tables,
+            norm.gamma,
+            norm.beta,
+            norm.eps,
             w.cos,
             w.sin,
             w.score_scale,
+            self._q,
+            keys,
+            values,
+            **sizes,
+            BLOCK=next_power_of_2(max(w.head_width, w.value_width)),
+            NORM=norm.kind,
+            num_warps=1,
+            **self.early,
+        )
+        spans = self._found.shape[2]
+        attend_kernel[(R, w.heads, spans)](
+            self._q,
             keys,
             values,
             positions,

@@ -5,8 +5,6 @@ many at once; the last of them that is ready joins what they found, in their ord
 has positions of its own, a tile apart, and sums of its own: nothing is joined before the end. So which sums
 are made depends on the position alone, and neither on neighbours nor on how many tokens came at once.
 
-Where no row needs the keys of another, what heads_kernel does is done here as well: a launch less.
-
 Letters: R rows, H heads, K key-value heads, D head width, E value width, P positions of a page.
 """
 
@@ -14,7 +12,6 @@ import triton
 import triton.language as tl
 
 from glassformer.generation.gpu.kernels.functions import begin, wait
-from glassformer.generation.gpu.kernels.heads import turned
 
 FLOOR = tl.constexpr(-1e30)  # below any score, and a number: the best of lanes without one
 
@@ -22,10 +19,6 @@ FLOOR = tl.constexpr(-1e30)  # below any score, and a number: the best of lanes 
 @triton.jit
 def attend_kernel(
     q,
-    qkv,
-    cos,
-    sin,
-    scale,
     keys,
     values,
     tokens_at,
@@ -50,8 +43,6 @@ def attend_kernel(
 ):
     """z (R, H, E) = softmax(q kᵀ) v of scaled queries q (R, H, D), over the positions up to each row's own.
 
-    Instead of q it takes qkv (R, H D + K D + K E) as heads_kernel does, if that has no norm and every row is
-    the newest of a text of its own: then the row's own key and value are taken from there, and kept.
     `slopes` (H) lower scores by distance; with a WINDOW only that many positions are seen. `found`
     (R, H, SPANS, E + 2) is where spans leave their sums, `arrived` (R, H) counts them and is zero in between.
     """
@@ -65,21 +56,7 @@ def attend_kernel(
     start = span * SPAN
     if (start < end) & (start + SPAN > least):
         d, e, lane = tl.arange(0, BD), tl.arange(0, BE), tl.arange(0, LANES)
-        group = head // (H // K)
-        own_k, own_v = 0.0, 0.0
-        if qkv is None:
-            query = tl.load(q + (row * H + head) * D + d, d < D, 0.0)
-        else:
-            own = qkv + row * (H * D + K * D + K * E)
-            query = turned(own + head * D, d, end - 1, None, None, 0.0, cos, sin, D, "none") * scale
-            own_k = turned(own + (H + group) * D, d, end - 1, None, None, 0.0, cos, sin, D, "none")
-            own_v = tl.load(own + (H + K) * D + group * E + e, e < E, 0.0)
-            own_k, own_v = own_k.to(keys.dtype.element_ty), own_v.to(values.dtype.element_ty)
-            if (head % (H // K) == 0) & (start + SPAN >= end):
-                page = tl.load(tables + row * TABLE + (end - 1) // P).to(tl.int64)
-                place = (page * K + group) * P + (end - 1) % P
-                tl.store(keys + place * D + d, own_k, d < D)
-                tl.store(values + place * E + e, own_v, e < E)
+        query = tl.load(q + (row * H + head) * D + d, d < D, 0.0)
         slope = 0.0 if slopes is None else tl.load(slopes + head)
         best = tl.full((LANES,), FLOOR, tl.float32)
         total = tl.zeros((LANES,), tl.float32)
@@ -88,13 +65,9 @@ def attend_kernel(
             at = tile + lane
             seen = (at >= least) & (at < end)
             page = tl.load(tables + row * TABLE + at // P, seen, 0).to(tl.int64)
-            place = ((page * K + group) * P + at % P)[:, None]
-            kept = seen if qkv is None else seen & (at < end - 1)
-            k = tl.load(keys + place * D + d[None, :], kept[:, None] & (d < D)[None, :], 0.0)
-            v = tl.load(values + place * E + e[None, :], kept[:, None] & (e < E)[None, :], 0.0)
-            if qkv is not None:
-                mine = (at == end - 1)[:, None]
-                k, v = tl.where(mine, own_k[None, :], k), tl.where(mine, own_v[None, :], v)
+            place = ((page * K + head // (H // K)) * P + at % P)[:, None]
+            k = tl.load(keys + place * D + d[None, :], seen[:, None] & (d < D)[None, :], 0.0)
+            v = tl.load(values + place * E + e[None, :], seen[:, None] & (e < E)[None, :], 0.0)
             score = tl.sum(k.to(tl.float32) * query[None, :], 1)
             if slopes is not None:
                 score -= slope * (end - 1 - at).to(tl.float32)

@@ -10,27 +10,11 @@ from glassformer.generation.gpu.kernels.functions import begin, normalised, wait
 
 
 @triton.jit
-def _features(head, places, there, gamma, beta, eps, D: tl.constexpr, NORM: tl.constexpr):
-    """The features at these places of a query or key, normed."""
-    x = tl.load(head + places, there, 0.0)
-    if NORM != "none":
-        gain = tl.load(gamma + places, there, 0.0)
-        shift = 0.0 if beta is None else tl.load(beta + places, there, 0.0)
-        x = normalised(x, there, gain, shift, eps, D, NORM)
-    return x
-
-
-@triton.jit
-def turned(head, i, at, gamma, beta, eps, cos, sin, D: tl.constexpr, NORM: tl.constexpr):
-    """Features i of a query or key at this position, normed and turned: the same bits wherever it is called,
-    but for the norm's sums, which go by the layout of i."""
-    there = i < D
-    x = _features(head, i, there, gamma, beta, eps, D, NORM)
-    if cos is not None:
-        partner = _features(head, (i + D // 2) % D, there, gamma, beta, eps, D, NORM)
-        turn = at * D + i
-        x = tl.fma(x, tl.load(cos + turn, there, 0.0), partner * tl.load(sin + turn, there, 0.0))
-    return x
+def _normed(x, places, there, gamma, beta, eps, D: tl.constexpr, NORM: tl.constexpr):
+    """A head's features, which stand at these places."""
+    gain = tl.load(gamma + places, there, 0.0)
+    shift = 0.0 if beta is None else tl.load(beta + places, there, 0.0)
+    return normalised(x, there, gain, shift, eps, D, NORM)
 
 
 @triton.jit
@@ -70,7 +54,16 @@ def heads_kernel(
     wait(EARLY)
     if head < H + K:
         there = i < D
-        x = turned(source + head * D, i, at, gamma, beta, eps, cos, sin, D, NORM)
+        x = tl.load(source + head * D + i, there, 0.0)
+        if NORM != "none":
+            x = _normed(x, i, there, gamma, beta, eps, D, NORM)
+        if cos is not None:
+            other = (i + D // 2) % D
+            partner = tl.load(source + head * D + other, there, 0.0)
+            if NORM != "none":
+                partner = _normed(partner, other, there, gamma, beta, eps, D, NORM)
+            turn = at * D + i
+            x = x * tl.load(cos + turn, there, 0.0) + partner * tl.load(sin + turn, there, 0.0)
         if head < H:
             tl.store(q + (row * H + head) * D + i, x * scale, there)
         else:
