@@ -50,7 +50,6 @@ SHAPES: dict[str, dict[str, object]] = {
 }
 KERNELS = ("embed_kernel", "join_kernel", "vectors_kernel", "tiles_kernel", "heads_kernel", "attend_kernel")
 DRAWING = ("keys_kernel", "settle_kernel")
-EARLY = {"EARLY": True, "launch_pdl": True}  # as on a Hopper card
 
 
 def resources(made: Any) -> str:
@@ -91,12 +90,12 @@ def main() -> None:
                 rows = torch.empty(64, dtype=torch.int32, device="meta")
                 for R in (1, 8, 64):
                     made = Walk(lay_out(model, dtype), 64, 65, 16, products, R)
-                    made.early = EARLY
+                    made._early = {"EARLY": True, "launch_pdl": True}  # as on a Hopper card
                     made.read(R, rows, rows, torch.empty(64, 64, dtype=torch.int32, device="meta"))
                     made.score(R, rows)
         asked, places = (Asked(torch.device("cpu"), shapes) for shapes in (SETTINGS, PLACES))
         for multiplies in (True, False):
-            drawing = Drawing(asked, places, model.vocab, torch.device("meta"), EARLY)
+            drawing = Drawing(asked, places, model.vocab, torch.device("meta"))
             drawing._multiplies = multiplies  # as on a GPU, and as on a CPU
             drawing.launch(1, torch.empty(64, model.vocab, device="meta"))
 

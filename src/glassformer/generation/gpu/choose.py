@@ -25,7 +25,6 @@ keys_kernel: Any = draw.keys_kernel
 settle_kernel: Any = draw.settle_kernel
 
 LEAST_TILE, MOST_TILES, BLOCK = 256, 128, 4096  # tokens of a tile; tiles; tokens that are looked at together
-GROUP = 64  # tokens of a group, many of which make a tile
 WARPS = 8
 SETTINGS: dict[str, tuple[torch.dtype, Sequence[int]]] = {
     "seed_keys": (torch.int64, (ROWS,)),
@@ -44,30 +43,18 @@ TOLD = 2  # draws that may wait to be read
 class Drawing:
     """How rows are drawn: settings and places that a step is asked with, and the kernels' memory."""
 
-    def __init__(
-        self,
-        asked: Asked,
-        places: Asked,
-        vocab: int,
-        device: torch.device,
-        early: dict[str, Any] | None = None,
-    ):
-        """`early`: how kernels are launched that may begin before the one in front of them has ended."""
-        self._asked, self._places, self._vocab, self._early = asked, places, vocab, early or {}
+    def __init__(self, asked: Asked, places: Asked, vocab: int, device: torch.device):
+        self._asked, self._places, self._vocab = asked, places, vocab
         # PyTorch divides by a number on a CPU, and multiplies with its inverse on a GPU.
         self._multiplies = device.type == "cuda"
         self._tile = max(LEAST_TILE, next_power_of_2(-(-vocab // MOST_TILES)))
         self._tiles = -(-vocab // self._tile)
-        self._group = min(GROUP, self._tile)
-        groups = self._tiles * (self._tile // self._group)
         self._samplers: list[Sampler | None] = [None] * ROWS  # whose settings stand there
         self._keys = torch.empty(ROWS, vocab, device=device)
         self._tops, self._sums, self._best, self._second = (
             torch.empty(ROWS, self._tiles, device=device) for _ in range(4)
         )
         self._tokens = torch.empty(ROWS, self._tiles, dtype=torch.int32, device=device)
-        self._group_tops = torch.empty(ROWS, groups, device=device)
-        self._listed = torch.empty(ROWS, groups, dtype=torch.int32, device=device)
         self.chosen = torch.empty(ROWS, dtype=torch.int32, device=device)
         self._said = torch.empty(TOLD, ROWS, dtype=torch.int32, pin_memory=device.type == "cuda")
         self._done: list[torch.cuda.Event | None] = [None] * TOLD
@@ -101,13 +88,10 @@ class Drawing:
             asked["greedy"],
             self._keys,
             *tiles,
-            self._group_tops,
             V=V,
             TILES=self._tiles,
             TILE=self._tile,
-            GROUP=self._group,
             MULTIPLIES=self._multiplies,
-            **self._early,
         )
         settle_kernel[(R,)](
             scores,
@@ -118,17 +102,12 @@ class Drawing:
             asked["min_ps"],
             self._keys,
             *tiles,
-            self._group_tops,
-            self._listed,
             self.chosen,
             V=V,
             TILES=self._tiles,
-            GROUPS=self._listed.shape[1],
-            GROUP=self._group,
             BLOCK=BLOCK,
             MULTIPLIES=self._multiplies,
             num_warps=WARPS,
-            **self._early,
         )
 
     def tell(self) -> int:

@@ -79,7 +79,7 @@ class GraphStep(RowStep):
         places = self._places.host
         self.tokens, self.positions, self._live = places["tokens"], places["positions"], places["live"]
         self.picks, self.tables = self._asked.host["picks"], self._asked.host["tables"]
-        self._drawing = Drawing(self._asked, self._places, self.vocab, self.device, self._walk.early)
+        self._drawing = Drawing(self._asked, self._places, self.vocab, self.device)
         self._graphs = Graphs(self.device)
         self._ahead: Ahead | None = None
 

@@ -55,7 +55,7 @@ class Walk:
         self._tiled = kind == "tiles"
         # Kernels that begin early: on Hopper cards and newer.
         early = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
-        self.early: dict[str, Any] = {"EARLY": early, **({"launch_pdl": True} if early else {})}
+        self._early: dict[str, Any] = {"EARLY": early, **({"launch_pdl": True} if early else {})}
         between = w.dtype if self._tiled else torch.float32  # what products read
         self._span, self._tile = (
             SPAN[kind],
@@ -89,7 +89,7 @@ class Walk:
             w.embedding_scale,
             C=w.width,
             BLOCK=next_power_of_2(w.width),
-            **self.early,
+            **self._early,
         )
         if self._tiled:
             self._join(R, w.layers[0].attention_norm)
@@ -151,7 +151,7 @@ class Walk:
             BLOCK=next_power_of_2(max(w.head_width, w.value_width)),
             NORM=norm.kind,
             num_warps=1,
-            **self.early,
+            **self._early,
         )
         spans = self._found.shape[2]
         attend_kernel[(R, w.heads, spans)](
@@ -171,7 +171,7 @@ class Walk:
             SPAN=self._span,
             LANES=LANES,
             SPANS=spans,
-            **self.early,
+            **self._early,
         )
 
     def _by_vectors(
@@ -204,7 +204,7 @@ class Walk:
             BK=INPUTS,
             TIMES=times,
             num_warps=OUTPUTS,
-            **self.early,
+            **self._early,
         )
 
     def _by_tiles(self, R: int, h: Tensor, matrix: Matrix, out: Tensor, finish: str = "store") -> None:
@@ -230,7 +230,7 @@ class Walk:
             BK=inputs,
             PRECISION="ieee",
             num_stages=TILE_STAGES,
-            **self.early,
+            **self._early,
         )
 
     def _join(self, R: int, norm: Norm, matrix: Matrix | None = None, picks: Tensor | None = None) -> None:
@@ -250,5 +250,5 @@ class Walk:
             STRIDE=self._parts.stride(0),
             S=0 if matrix is None else PARTS,
             NORM=norm.kind,
-            **self.early,
+            **self._early,
         )

@@ -1,27 +1,23 @@
 """The draw of a row, as sampling.py and noise.py have it, without sorting.
 
     1  keys_kernel    scores ÷ temperature, and each with its Gumbel number added: its key. Of every tile of
-                      the vocabulary the best score, the sum of e to (score − best), the best two keys; and
-                      the best score of each of its groups
+                      the vocabulary the best score, the sum of e to (score − best), the best two keys
     2  settle_kernel  the token with the best key of all. Without filters that is it. Else: is it among the k
                       best, within a share of p, above min_p? What is better than it is counted and added up.
                       If it is not, only what is better can be: the best key of those, and again. With top-k
-                      it starts with fewer: if k groups have a score that is as good, what is less good is not
-                      among the k best
-
-Only groups whose best score is good enough are looked at: they are listed first.
+                      it starts with fewer: k tiles have scores as good as the k-th best of the tiles' best
+                      ones, so what is below that is not among the k best
 
 PyTorch adds up probabilities in float32, in an order of its own, and keys are kept here in float32. Where the
 choice hangs on such a rounding, the answer is UNSURE, and sampling.py has to be asked: so the two never
 disagree. Rows that hold no numbers, or none that is finite, are left to it as well.
 
-Letters: R rows, V vocabulary, G groups of a row.
+Letters: R rows, V vocabulary.
 """
 
 import triton
 import triton.language as tl
 
-from glassformer.generation.gpu.kernels.functions import begin, wait
 from glassformer.generation.noise import FIRST as FIRST_FACTOR
 from glassformer.generation.noise import GOLDEN as GOLDEN_STEP
 from glassformer.generation.noise import SECOND as SECOND_FACTOR
@@ -33,7 +29,6 @@ CLOSE, CLOSE_SHARE = tl.constexpr(1e-6), tl.constexpr(4e-7)  # keys no further a
 MIN_P_SLACK = tl.constexpr(1e-5)  # in the logarithm
 TOP_P_SLACK, TOP_P_SLACK_EACH = tl.constexpr(1e-6), tl.constexpr(2e-8)  # in the share of better tokens
 NOTHING = tl.constexpr(-float("inf"))
-HALVINGS = tl.constexpr(12)  # of the way from the worst group to the best, for a bound of the k best scores
 
 
 @triton.jit
@@ -70,20 +65,15 @@ def keys_kernel(
     best_keys,
     second_keys,
     best_tokens,
-    group_tops,
     V: tl.constexpr,
     TILES: tl.constexpr,
     TILE: tl.constexpr,
-    GROUP: tl.constexpr,
     MULTIPLIES: tl.constexpr,
-    EARLY: tl.constexpr = False,
 ):
-    """Keys (R, V) of logits (R, V), and what is known of each of the tiles (R, TILES) and groups (R, G)."""
-    begin(EARLY)
+    """Keys (R, V) of logits (R, V), and what is known of each of the tiles (R, TILES)."""
     tile, row = tl.program_id(0), tl.program_id(1)
     token = tile * TILE + tl.arange(0, TILE)
     there = token < V
-    wait(EARLY)
     score = tempered(tl.load(logits + row * V + token, there, NOTHING), tl.load(bys + row), MULTIPLIES)
     key = score
     if tl.load(greedy + row) == 0:
@@ -102,9 +92,6 @@ def keys_kernel(
     tl.store(best_keys + place, best)
     tl.store(second_keys + place, tl.max(tl.where(token == which, NOTHING, key)))
     tl.store(best_tokens + place, which)
-    GROUPS: tl.constexpr = TILE // GROUP
-    of_groups = tl.max(tl.reshape(score, (GROUPS, GROUP)), 1)
-    tl.store(group_tops + place * GROUPS + tl.arange(0, GROUPS), of_groups)
 
 
 @triton.jit
@@ -112,24 +99,6 @@ def ordered(x):
     """float32 as int32, in the same order."""
     bits = x.to(tl.int32, bitcast=True)
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
-
-
-@triton.jit
-def _list_groups(listed, tops, group, least, GROUPS: tl.constexpr):
-    """Write down which groups have a best score of at least this; how many."""
-    keep = ((tops >= least) & (group < GROUPS)).to(tl.int32)
-    tl.debug_barrier()  # nobody reads the list before this one any more
-    tl.store(listed + tl.cumsum(keep, 0) - 1, group, keep > 0)
-    tl.debug_barrier()
-    return tl.sum(keep)
-
-
-@triton.jit
-def _tokens_of(listed, start, count, i, V: tl.constexpr, GROUP: tl.constexpr):
-    """The tokens of the groups that are listed from `start` on, and which of them there are."""
-    place = start + i // GROUP
-    token = tl.load(listed + place, place < count, 0) * GROUP + i % GROUP
-    return token, (place < count) & (token < V)
 
 
 @triton.jit
@@ -146,22 +115,13 @@ def settle_kernel(
     best_keys,
     second_keys,
     best_tokens,
-    group_tops,
-    listed,
     chosen,
     V: tl.constexpr,
     TILES: tl.constexpr,
-    GROUPS: tl.constexpr,
-    GROUP: tl.constexpr,
     BLOCK: tl.constexpr,
     MULTIPLIES: tl.constexpr,
-    EARLY: tl.constexpr = False,
 ):
-    """The chosen token of each row, or UNSURE; a filter that is not wanted has a value that lets all pass.
-
-    `listed` (R, GROUPS) is a place to write groups down.
-    """
-    begin(EARLY)
+    """The chosen token of each row, or UNSURE; a filter that is not wanted has a value that lets all pass."""
     row = tl.program_id(0)
     t = tl.arange(0, triton.next_power_of_2(TILES))
     place, there = row * TILES + t, t < TILES
@@ -169,11 +129,7 @@ def settle_kernel(
     by, is_greedy = tl.load(bys + row), tl.load(greedy + row) != 0
     logits += row * V
     keys += row * V
-    listed += row * GROUPS
     i = tl.arange(0, BLOCK)
-    each: tl.constexpr = BLOCK // GROUP  # groups that are looked at together
-    g = tl.arange(0, triton.next_power_of_2(GROUPS))
-    wait(EARLY)
 
     # The best of all
     tile_tops = tl.load(tops + place, there, NOTHING)
@@ -187,30 +143,20 @@ def settle_kernel(
     others = tl.where(tl.load(best_tokens + place, there, V) == token, second, tile_best)
     close = tl.max(others) > key - (CLOSE + CLOSE_SHARE * tl.abs(key))
     free = is_greedy | ((k >= V) & (p >= 1.0) & (least_share <= 0.0))
-    limited = (k <= GROUPS) & (k < V) & ~free
+    limited = (k <= TILES) & (k < V) & ~free
     answer = tl.where(free, token, OPEN)
     answer = tl.where(strange | (close & ~is_greedy & ~limited), UNSURE, answer)
 
     # With top-k, the best of those that may be among the k best
     limited &= answer == OPEN
-    of_groups = tl.load(group_tops + row * GROUPS + g, (g < GROUPS) & (answer == OPEN), NOTHING)
-    bound, above = tl.min(tl.where(g < GROUPS, of_groups, top)), top
-    for _ in range(tl.where(limited, HALVINGS, 0)):
-        middle = 0.5 * bound + 0.5 * above
-        enough = tl.sum((of_groups >= middle).to(tl.int32)) >= k
-        bound, above = tl.where(enough, middle, bound), tl.where(enough, above, middle)
-    bound = tl.where(limited, bound, NOTHING)
-    both = (answer == OPEN) & (k < V) & (p < 1.0)
-    count = 0
-    if limited | both:
-        count = _list_groups(listed, of_groups, g, bound, GROUPS)
+    rank = tl.sum(((tile_tops[None, :] > tile_tops[:, None]) & limited).to(tl.int32), 1)
+    bound = tl.min(tl.where((rank < k) & there, tile_tops, float("inf")))
     first, next_best = tl.full((BLOCK,), NOTHING, tl.float32), tl.full((BLOCK,), NOTHING, tl.float32)
     whose = tl.full((BLOCK,), V, tl.int32)
-    for start in range(0, tl.where(limited, count, 0), each):
-        n, real = _tokens_of(listed, start, count, i, V, GROUP)
-        score = tempered(tl.load(logits + n, real, NOTHING), by, MULTIPLIES)
-        real &= score >= bound
-        rival = tl.load(keys + n, real, NOTHING)
+    for start in range(0, tl.where(limited, V, 0), BLOCK):
+        n = start + i
+        score = tempered(tl.load(logits + n, n < V, NOTHING), by, MULTIPLIES)
+        rival = tl.where(score >= bound, tl.load(keys + n, (n < V) & (score >= bound), NOTHING), NOTHING)
         next_best = tl.maximum(next_best, tl.minimum(first, rival))
         whose = tl.where(rival > first, n, whose)
         first = tl.maximum(first, rival)
@@ -220,19 +166,18 @@ def settle_kernel(
         second_key = tl.max(tl.where(whose == token, next_best, first))
         close = (key == NOTHING) | (second_key > key - (CLOSE + CLOSE_SHARE * tl.abs(key)))
         answer = tl.where(close, UNSURE, OPEN)
-        both &= ~close
 
     # With both top-k and top-p, p is a share of what top-k leaves: the k-th best score, by halving
+    both = (answer == OPEN) & (k < V) & (p < 1.0)
     high = ordered(top).to(tl.int64)
-    low = tl.where(both, ordered(bound).to(tl.int64) - 1, high)  # one less, for there are two zeros
+    low = tl.where(both, high * 0 - (1 << 31), high)
     while low < high:
         middle = (low + high + 1) >> 1
-        as_good = tl.zeros((BLOCK,), tl.int32)
-        for start in range(0, count, each):
-            n, real = _tokens_of(listed, start, count, i, V, GROUP)
-            score = tempered(tl.load(logits + n, real, NOTHING), by, MULTIPLIES)
-            as_good += ((ordered(score) >= middle) & real).to(tl.int32)
-        enough = tl.sum(as_good) >= k
+        count = tl.zeros((BLOCK,), tl.int32)
+        for start in range(0, V, BLOCK):
+            score = tempered(tl.load(logits + start + i, start + i < V, NOTHING), by, MULTIPLIES)
+            count += ((ordered(score) >= middle) & (start + i < V)).to(tl.int32)
+        enough = tl.sum(count) >= k
         low, high = tl.where(enough, middle, low), tl.where(enough, high, middle - 1)
     bits = low.to(tl.int32)
     kth = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
@@ -241,11 +186,10 @@ def settle_kernel(
     everything = tl.sum(tl.load(sums + place, there, 0.0) * tl.exp(tl.where(there, tile_tops - top, 0.0)))
     kept = tl.zeros((BLOCK,), tl.float32)
     kept_count = tl.zeros((BLOCK,), tl.int32)
-    for start in range(0, tl.where(both, count, 0), each):
-        n, real = _tokens_of(listed, start, count, i, V, GROUP)
-        score = tempered(tl.load(logits + n, real, NOTHING), by, MULTIPLIES)
+    for start in range(0, tl.where(both, V, 0), BLOCK):
+        score = tempered(tl.load(logits + start + i, start + i < V, NOTHING), by, MULTIPLIES)
         kept += tl.where(score >= kth, tl.exp(score - top), 0.0)
-        kept_count += ((score >= kth) & real).to(tl.int32)
+        kept_count += (score >= kth).to(tl.int32)
     everything = tl.where(both, tl.sum(kept), everything)
     slack = TOP_P_SLACK + TOP_P_SLACK_EACH * tl.where(both, tl.sum(kept_count), V).to(tl.float32)
     floor = tl.where(least_share > 0.0, top + tl.log(least_share), NOTHING)
@@ -256,15 +200,14 @@ def settle_kernel(
         more, better = tl.zeros((BLOCK,), tl.int32), tl.zeros((BLOCK,), tl.float32)
         first, next_best = tl.full((BLOCK,), NOTHING, tl.float32), tl.full((BLOCK,), NOTHING, tl.float32)
         whose = tl.full((BLOCK,), V, tl.int32)
-        count = _list_groups(listed, of_groups, g, limit, GROUPS)
-        for start in range(0, count, each):
-            n, real = _tokens_of(listed, start, count, i, V, GROUP)
-            score = tempered(tl.load(logits + n, real, NOTHING), by, MULTIPLIES)
-            before = real & ((score > limit) | ((score == limit) & (n < token)))
+        for start in range(0, V, BLOCK):
+            n = start + i
+            score = tempered(tl.load(logits + n, n < V, NOTHING), by, MULTIPLIES)
+            before = (n < V) & ((score > limit) | ((score == limit) & (n < token)))
             more += (score > limit).to(tl.int32)
             better += tl.where(before, tl.exp(score - top), 0.0)
             may_be = before & (score >= floor - MIN_P_SLACK)
-            rival = tl.load(keys + n, may_be, NOTHING)
+            rival = tl.where(may_be, tl.load(keys + n, n < V, NOTHING), NOTHING)
             next_best = tl.maximum(next_best, tl.minimum(first, rival))
             whose = tl.where(rival > first, n, whose)
             first = tl.maximum(first, rival)
