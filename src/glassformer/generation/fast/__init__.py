@@ -5,6 +5,7 @@
     rounding.py  a model with the weights that a precision stands for
     team.py      the threads that walk through a model together
     choose.py    choices from scores, as sampling.py makes them
+    sieve.py     a rough copy of a large unembedding, which rules most tokens out before they are scored
     step.py      `FastStep`, which the engine takes like any other step
     kernels/     the program, compiled by numba; no compiler is needed on the user's machine
 

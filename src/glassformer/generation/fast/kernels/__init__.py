@@ -5,6 +5,7 @@
     share.py      how threads share a walk
     products.py   rows times matrices;  attention.py what one head does;  norm.py norms
     draw.py       the draw of a token
+    sieve.py      scores of those tokens alone that can be chosen
 
 What it is made of is in core/lanes. It knows nothing of PyTorch or of Python objects; the folder above calls
 it. Only `walk` is compiled for a caller in Python, and kept between runs; the rest becomes part of it.
