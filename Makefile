@@ -133,6 +133,7 @@ docs: .venv/.installed  ## the pages of docs/ that are made from the code
 	$(BIN)/python docs/make_settings.py
 	$(BIN)/python docs/make_layout.py
 	$(BIN)/python benchmarks/curves.py draw
+	$(BIN)/python benchmarks/fp8.py draw
 
 clean:  ## remove the virtual environment and the caches (runs stay)
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis

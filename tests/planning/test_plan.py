@@ -143,13 +143,14 @@ BY_FUSED_STEP = json.loads((Path(__file__).parents[2] / "benchmarks" / "train_gp
 def test_plans_of_the_fused_step_agree_with_what_was_measured(name: str) -> None:
     """benchmarks/train_gpu.json: memory within 15 %, time within 20 %."""
     case = BY_FUSED_STEP["cases"][name]
-    block = OURS["the second by fused kernels" if case["own"] else "the first by fused kernels"]
-    training = {"batch": 64, "precision": "bf16", "kernels": "fused", "optimizer": block[1]}
-    config = build({"model": {**SIZES[case["size"]], **block[0]}, "training": training})
+    block, optimizer, kernels = OURS[case["row"]]
+    batch, precision = case["batch"], "fp8" if kernels == "fp8" else "bf16"
+    training = {"batch": batch, "precision": precision, "kernels": "fused", "optimizer": optimizer}
+    config = build({"model": {**SIZES[case["size"]], **block}, "training": training})
     assert fused.applies(config, 1)
-    peak = fused.memory(config, 64 * config.model.context).peak
+    peak = fused.memory(config, batch * config.model.context).peak
     assert peak == pytest.approx(case["memory"], rel=0.15)
-    assert fused.step_time(config, DEVICES["h200"], 64) == pytest.approx(case["seconds"], rel=0.20)
+    assert fused.step_time(config, DEVICES["h200"], batch) == pytest.approx(case["seconds"], rel=0.20)
 
 
 def test_the_fused_step_is_planned_where_it_would_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:

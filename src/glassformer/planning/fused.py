@@ -6,7 +6,8 @@ they come and as they are compared, what the heads found, and the hidden units b
 activation. Scores are made some rows at a time.
 
 Time: products as elsewhere; what lies between them moves each of its tensors once. The step is one graph, so
-the host is in nobody's way. SHARE and ATTENTION are from the trainings of benchmarks/train_gpu.json.
+the host is in nobody's way. SHARE and ATTENTION are from trainings of 124M; benchmarks/train_gpu.json has
+others too, which the formulas are held to. Products in 8 bits are counted as if they were in 16.
 
 Letters: C width, M hidden units, P parameters.
 """

@@ -1,0 +1,47 @@
+"""The picture of what fp8 costs is what benchmarks/fp8.json says, and docs/training.md says the same."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.explained import assert_explained
+
+ROOT = Path(__file__).parents[1]
+SPEC = importlib.util.spec_from_file_location("fp8", ROOT / "benchmarks" / "fp8.py")
+assert SPEC is not None and SPEC.loader is not None
+fp8 = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(fp8)
+KEPT = json.loads(fp8.KEPT.read_text(encoding="utf-8"))
+
+
+def test_the_picture_is_current() -> None:
+    drawing = fp8.drawing(KEPT)
+    with Image.open(fp8.PICTURE) as picture:
+        assert picture.info["Description"] == drawing.caption, "run `make docs`"
+    assert_explained("fp8", drawing)
+
+
+def test_the_table_is_what_was_kept() -> None:
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    for precision in fp8.PRECISIONS:
+        valid = [KEPT[f"{precision}-{seed}"]["valid"] for seed in fp8.SEEDS]
+        pairs = [", ".join(f"{loss:.3f}" for _, loss in point) for point in zip(*valid, strict=True)]
+        assert f"| {precision} | {' | '.join(pairs)} |" in page
+
+
+def test_a_point_is_the_mean_of_the_steps_before(tmp_path: Path) -> None:
+    for name in KEPT:
+        rows = [{"split": "train", "step": s, "loss": float(s)} for s in range(1, 61)]
+        rows.append({"split": "valid", "step": 40, "loss": 1.23456})
+        (tmp_path / name).mkdir()
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / name / "metrics.jsonl").write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fp8, "KEPT", tmp_path / "kept.json")
+        fp8.keep(tmp_path)
+    kept = json.loads((tmp_path / "kept.json").read_text())
+    assert set(kept) == set(KEPT)
+    assert kept["fp8-1"] == {"train": [[20, 10.5], [40, 30.5], [60, 50.5]], "valid": [[40, 1.2346]]}
