@@ -23,8 +23,8 @@ KEPT, PICTURE = ROOT / "benchmarks/fp8.json", ROOT / "docs/pictures/fp8.png"
 PRECISIONS, SEEDS = ("bf16", "fp8"), (0, 1)
 SETTINGS = {
     "tokenizer.kind": "bpe", "tokenizer.vocab": 8192, "model.layers": 6, "model.heads": 12,
-    "model.width": 768, "model.context": 512, "model.dropout": 0.1, "training.batch": 32, "training.steps": 1200,
-    "training.eval_every": 200, "training.checkpoint_every": 1200,
+    "model.width": 768, "model.context": 512, "model.dropout": 0.1, "training.batch": 32,
+    "training.steps": 1200, "training.eval_every": 200, "training.checkpoint_every": 1200,
 }  # fmt: skip
 PIECE = 20  # steps that a point of a training curve is the mean of
 COLORS = {"bf16": "#1f5fa8", "fp8": "#c8501e"}
