@@ -23,7 +23,7 @@ def passed(
     return [out, *state, *(p.grad.clone() for p in layer.parameters() if p.grad is not None)]
 
 
-@pytest.mark.filterwarnings("ignore:RNN module weights are not part")  # they are copied into one chunk
+@pytest.mark.filterwarnings("error:RNN module weights are not part")  # which is no user's concern
 @pytest.mark.parametrize("kind", CELLS)
 @pytest.mark.parametrize(("half", "tolerance"), [(False, 5e-3), (True, 5e-2)])
 def test_the_kernel_with_weights_left_out_is_the_formula(kind: str, half: bool, tolerance: float) -> None:

@@ -148,6 +148,10 @@ def test_a_translation_begins_after_the_mark_and_ends_with_it() -> None:
 def test_penalties_are_of_recurrent_language_models_alone() -> None:
     wanted = {"activation_penalty": 2.0, "change_penalty": 1.0}
     build({"model": {"family": "lstm"}, "training": wanted})
+    build({"model": {"family": "lstm", "dropout": 0.2, "dropout_over": "sequence"}, "training": wanted})
+    for dropped in ({"output_dropout": 0.2}, {"dropout": 0.2}):
+        with pytest.raises(UsageError, match=r"set model\.dropout_over to sequence"):
+            build({"model": {"family": "lstm", **dropped}, "training": wanted})
     for other in ({}, {"model": {"family": "window"}}, {"task": "tag", "model": {"family": "lstm"}}):
         for name in wanted:
             with pytest.raises(
@@ -184,6 +188,11 @@ def test_a_pair_is_read_twice_with_other_tokens_hidden_where_both_are_to_agree()
     assert losses[1] > losses[0] + 0.1
     with pytest.raises(UsageError, match=r"training\.consistency: for translate"):
         build({"task": "tag", "training": {"consistency": 5.0}})
+    with pytest.raises(UsageError, match="the same without dropout"):
+        build({"task": "translate", "training": {"consistency": 5.0}})
+    for dropping in ({"model": {"dropout": 0.1}}, {"training": {"token_dropout": 0.1}}):
+        given = {"training": {}, **dropping}
+        build({"task": "translate", **given, "training": {**given["training"], "consistency": 5.0}})
 
 
 def test_examples_are_cut_anew_each_time_and_the_same_way_on_resume() -> None:

@@ -141,7 +141,7 @@ BY_FUSED_STEP = json.loads((Path(__file__).parents[2] / "benchmarks" / "train_gp
 
 @pytest.mark.parametrize("name", BY_FUSED_STEP["cases"])
 def test_plans_of_the_fused_step_agree_with_what_was_measured(name: str) -> None:
-    """benchmarks/train_gpu.json: memory within 15 %, time within 20 %."""
+    """benchmarks/train_gpu.json: memory within 9 %, time within 7 %, as README says."""
     case = BY_FUSED_STEP["cases"][name]
     block, optimizer, kernels = OURS[case["row"]]
     batch, precision = case["batch"], "fp8" if kernels == "fp8" else "bf16"
@@ -149,8 +149,8 @@ def test_plans_of_the_fused_step_agree_with_what_was_measured(name: str) -> None
     config = build({"model": {**SIZES[case["size"]], **block}, "training": training})
     assert fused.applies(config, 1)
     peak = fused.memory(config, batch * config.model.context).peak
-    assert peak == pytest.approx(case["memory"], rel=0.15)
-    assert fused.step_time(config, DEVICES["h200"], batch) == pytest.approx(case["seconds"], rel=0.20)
+    assert peak == pytest.approx(case["memory"], rel=0.09)
+    assert fused.step_time(config, DEVICES["h200"], batch) == pytest.approx(case["seconds"], rel=0.07)
 
 
 def test_the_fused_step_is_planned_where_it_would_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +178,26 @@ def test_the_fused_step_is_planned_where_it_would_be_taken(monkeypatch: pytest.M
             assert fused.applies(config, processes) == taken, (change, processes)
     plan = make_plan(build({"model": model, "training": {"batch": 8}}), find("h100"), 1, 1e6)
     assert plan.config.training.kernels == "fused" and plan.config.training.compile == "off"
+    narrow: dict[str, Any] = {"batch": 8, "precision": "fp8"}
+    make_plan(build({"model": model, "training": narrow}), find("h100"), 1, 1e6)
+    for gpu_name, gpus, change in (("a100", 1, {}), ("h100", 2, {}), ("h100", 1, {"window": 3})):
+        with pytest.raises(UsageError, match="fp8 is for one GPU that multiplies"):
+            make_plan(build({"model": {**model, **change}, "training": narrow}), find(gpu_name), gpus, 1e6)
     with pytest.raises(UsageError, match="fused is for one GPU"):
         make_plan(build({"model": model, "training": {"batch": 8, "kernels": "fused"}}), find("h100"), 2, 1e6)
+
+
+def test_pairs_that_are_read_twice_cost_twice() -> None:
+    shape = {"layers": 2, "heads": 2, "width": 64, "context": 32, "vocab": 500, "dropout": 0.1}
+    once, twice = (
+        make_plan(
+            build({"task": "translate", "model": shape, "training": {"batch": 64, "consistency": weight}}),
+            find("h100"), 1, 1e9,
+        ).options[0]
+        for weight in (0.0, 5.0)
+    )  # fmt: skip
+    assert twice.memory.activations == pytest.approx(2 * once.memory.activations, rel=0.2)
+    assert twice.step_seconds > 1.1 * once.step_seconds  # of which a part is the host's, and not doubled
 
 
 def test_scores_are_made_in_parts_of_one_size() -> None:

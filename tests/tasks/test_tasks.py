@@ -15,6 +15,7 @@ from glassformer.runs.bias import probe
 from glassformer.runs.compare import compare_runs, show_table
 from glassformer.runs.sweep import sweep_runs
 from glassformer.training.display import Silent
+from glassformer.training.log import read_metrics
 
 SMALL = {
     "model.layers": 1,
@@ -285,3 +286,18 @@ def test_a_recipe_and_a_base_go_together(data: dict[str, Path], tmp_path: Path) 
     assert run.config.model.word_dropout == 0.1
     found = probe(run, "default")
     assert found.base_unit == "nats" and found.unit == "p(1)" and "base, nats" in found.show()
+
+
+def test_a_loss_with_penalties_is_not_told_in_bits_per_byte(text_file: Path, tmp_path: Path) -> None:
+    settings = {"model.family": "lstm", "model.layers": 1, "model.width": 8, "model.context": 8}
+    settings |= {
+        "training.steps": 3,
+        "training.batch": 2,
+        "training.compile": "off",
+        "tokenizer.kind": "byte",
+    }
+    for penalty in (0.0, 1.0):
+        wanted = {**settings, "training.activation_penalty": penalty}
+        run = gf.train(text_file, out=tmp_path / str(penalty), settings=wanted)
+        for record in read_metrics(run.path / "metrics.jsonl"):
+            assert ("bits_per_byte" in record) == (record["split"] == "valid" or not penalty)

@@ -7,10 +7,12 @@ import torch
 from torch import nn
 from torch.optim import AdamW
 
+from glassformer.models.build import Decoder
 from glassformer.models.gpu import formulas
 from glassformer.training.device.adamw import DeviceAdamW
 from glassformer.training.device.gradients import ALIGNED, FlatGradients
-from tests.training.small import make_trainer, weights
+from glassformer.training.step import Steps
+from tests.training.small import make_objective, make_trainer, weights
 from tests.training.test_fused import TEXT, fused
 
 
@@ -82,3 +84,27 @@ def test_nothing_is_left_of_the_gradients_before(tmp_path: Any, accumulate: int)
         trainer.reader.close()
         found.append(weights(trainer))
     assert all(torch.equal(found[1][name], value) for name, value in found[0].items())
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_only_what_has_a_place_of_its_own_is_trained(tied: bool) -> None:
+    config = fused(0.0, precision="float32")
+    model = Decoder(config.model.model_copy(update={"tied": tied}))
+    model.stack.embedding.requires_grad_(False)
+    torch.nn.init.normal_(model.unembedding.requires_grad_(False).weight)  # from zeros nothing comes back
+    steps = Steps(model, make_objective(config, TEXT), config.training, width=32)
+    assert steps.fused is not None
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    steps.step(model)
+    steps.reader.close()
+    moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
+    assert {name.split(".")[1] for name in moved} == {"blocks", "norm"}
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
+def test_who_keeps_a_copy_of_a_weight_can_tell_that_it_has_moved(tmp_path: Any, optimizer: str) -> None:
+    trainer = make_trainer(tmp_path, fused(0.0, optimizer=optimizer, precision="float32"), tokens=TEXT)
+    before = {name: p._version for name, p in trainer.model.named_parameters()}
+    trainer.step(trainer.model)
+    trainer.reader.close()
+    assert all(p._version > before[name] for name, p in trainer.model.named_parameters())

@@ -208,3 +208,14 @@ class ModelConfig(Section):
         """The dropout of one kind: its own, or that of all."""
         own: float | None = getattr(self, f"{kind}_dropout")
         return self.dropout if own is None else own
+
+    @property
+    def drops_outputs(self) -> bool:
+        """Whether the vectors that scores are made from are dropped themselves, in recurrent models."""
+        return bool(self.output_dropout or self.dropout_of("residual"))
+
+    @property
+    def drops(self) -> bool:
+        """Whether anything is dropped in training, so that two passes are not the same."""
+        kinds = (self.attention_dropout, self.residual_dropout, self.embedding_dropout, self.output_dropout)
+        return any((self.dropout, self.hidden_dropout, self.recurrent_dropout, self.word_dropout, *kinds))

@@ -98,8 +98,18 @@ class Config(Section):
                 "training.activation_penalty, change_penalty: for the task language with model.family rnn, "
                 f"gru or lstm, not for {self.task} with {model.family}"
             )
+        if training.change_penalty and model.dropout_over == "position" and model.drops_outputs:
+            raise ValueError(
+                "training.change_penalty: with dropout of single positions it would mostly penalise that; "
+                "set model.dropout_over to sequence"
+            )
         if self.task != "translate" and training.consistency:
             raise ValueError(f"training.consistency: for translate, not for {self.task}")
+        if training.consistency and not (model.drops or training.token_dropout or training.merge_dropout):
+            raise ValueError(
+                "training.consistency: both readings of a pair are the same without dropout; set "
+                "model.dropout or training.token_dropout"
+            )
         if self.task == "language" and model.family != "transformer" and training.batch_growth:
             raise ValueError(
                 f"training.batch_growth: model.family {model.family} carries its state along as many streams "

@@ -68,16 +68,20 @@ class TrainingConfig(Section):
     activation_penalty: float = Field(
         default=0.0,
         ge=0,
-        description="on the mean square of the vectors before the scores (rnn, gru, lstm that predict text)",
+        description="on the mean square of the vectors before the scores (rnn, gru, lstm that predict text); "
+        "the training loss includes it",
     )
     change_penalty: float = Field(
-        default=0.0, ge=0, description="on that of their change from position to position (as above)"
+        default=0.0,
+        ge=0,
+        description="on that of their change from position to position (as above); dropout must be over "
+        "sequences, or it would be its noise that is measured",
     )
     consistency: float = Field(
         default=0.0,
         ge=0,
         description="R-Drop's α: every pair is read twice, under two draws of all dropouts, and both "
-        "answers are to agree (translate)",
+        "answers are to agree (translate); the training loss includes how far they do not",
     )
     label_smoothing: float = Field(
         default=0.0, ge=0, lt=1, description="share of the target spread over all entries"
@@ -108,7 +112,7 @@ class TrainingConfig(Section):
     precision: Literal["auto", "float32", "bf16", "fp16", "fp8"] = Field(
         default="auto",
         description="of products; auto: bf16 on a GPU, and for wide transformers on a CPU that can. "
-        "fp8: bf16, but some products of the fused step's forward pass in 8 bits",
+        "fp8: bf16, but some products of the fused step in 8 bits",
     )
     compile: OnOff = Field(default="auto", description="torch.compile; auto: when it pays")
     kernels: Kernels = Field(

@@ -10,6 +10,8 @@ ends, which only makes sense where all of it is there: for classifying, tagging 
 Letters: B batch, T positions, C model width, H hidden width of a direction.
 """
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 
@@ -86,8 +88,10 @@ class Recurrence(nn.Module):
         """Outputs (B, T, H) and the state after the last position, by PyTorch's fused kernel."""
         given = [p.to(x.dtype)[None].contiguous() for p in state]
         start = given if len(given) > 1 else given[0]
-        # With biases; one layer, without the kernel's dropout; in one direction, the batch first.
-        outputs, *after = self.kernel(x, start, self.weights(), True, 1, 0.0, self.training, False, True)
+        with warnings.catch_warnings():  # weights of which some are left out are no longer side by side
+            warnings.filterwarnings("ignore", "RNN module weights are not part")
+            # With biases; one layer, without the kernel's dropout; in one direction, the batch first.
+            outputs, *after = self.kernel(x, start, self.weights(), True, 1, 0.0, self.training, False, True)
         return outputs, tuple(p[0] for p in after)
 
     def by_formula(self, x: Tensor, state: Parts) -> tuple[Tensor, Parts]:

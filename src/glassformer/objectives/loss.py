@@ -81,8 +81,8 @@ def consistent_loss(
     logits = widened(scores(x, head, tap))
     log_p, log_q = logits.log_softmax(dim=-1).chunk(2)  # (B, T, V)
     apart = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=-1)  # (B, T)
-    scored = targets.chunk(2)[0] != NOT_SCORED
-    return cross_entropy(logits, targets, smoothing) + consistency / 2 * apart[scored].sum()
+    apart = apart.masked_fill(targets.chunk(2)[0] == NOT_SCORED, 0.0)
+    return cross_entropy(logits, targets, smoothing) + consistency / 2 * apart.sum()
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0, reduction: str = "sum") -> Tensor:

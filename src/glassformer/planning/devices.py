@@ -25,6 +25,7 @@ class Device:
     step: float = 6e-3  # seconds of the host for each step, while the device waits
     sample: float = 25e-6  # and for each sample
     measured: bool = False
+    multiplies_fp8: bool = False
 
     @property
     def attention(self) -> float:
@@ -36,16 +37,25 @@ class Device:
 MATMUL_SHARE, BANDWIDTH_SHARE = 0.76, 0.87
 
 
+# Of Ada's and later architectures.
+FP8 = ("b200", "h100", "l40s", "l4", "rtx-5090", "rtx-4090")
+
+
 def _sheet(
     name: str, memory: float, tflops: float, tb: float, link: float, price: float
 ) -> tuple[str, Device]:
     rates = (MATMUL_SHARE * tflops * TFLOP, BANDWIDTH_SHARE * tb * TB, link * GB)
-    return name, Device(name, memory * GB, *rates, price)
+    return name, Device(name, memory * GB, *rates, price, multiplies_fp8=name in FP8)
 
 
 DEVICES = dict(
     [
-        ("h200", Device("h200", 150 * GB, 750 * TFLOP, 4.2 * TB, 450 * GB, 3.5, measured=True)),
+        (
+            "h200",
+            Device(
+                "h200", 150 * GB, 750 * TFLOP, 4.2 * TB, 450 * GB, 3.5, measured=True, multiplies_fp8=True
+            ),
+        ),
         _sheet("b200", 192, 2250, 8.0, 900, 5.5),
         _sheet("h100", 80, 989, 3.35, 450, 2.5),
         _sheet("a100-80gb", 80, 312, 2.04, 300, 1.6),
@@ -75,6 +85,8 @@ def measure() -> Device:
     """This machine's GPU, or its CPU, by a few seconds of work."""
     import torch  # a plan for another machine does without it
 
+    from glassformer.core.device import multiplies_fp8
+
     cuda = torch.cuda.is_available()
     device, dtype = ("cuda", torch.bfloat16) if cuda else ("cpu", torch.float32)
 
@@ -100,6 +112,7 @@ def measure() -> Device:
         relative = next((d for name, d in DEVICES.items() if name.split("-")[0].upper() in gpu.name), None)
         memory = float(gpu.total_memory)
         rates = {"matmul": matmul, "bandwidth": bandwidth, "measured": True}
+        rates["multiplies_fp8"] = multiplies_fp8(torch.device("cuda"))
         return replace(relative or DEVICES["rtx-4090"], name=gpu.name, memory=memory, **rates)
     memory = 8e9
     info = Path("/proc/meminfo")

@@ -132,7 +132,7 @@ def make_plan(
         raise UsageError("this training goes by minutes, not by steps: say how much it reads, --tokens 10e9")
     if count(config.model).parameters > LARGEST:
         raise UsageError(f"a model of {count(config.model).parameters:.1e} parameters is beyond any plan")
-    config = _decided(config, device.name == "cpu", devices)
+    config = _decided(config, device, devices)
     batch = config.training.batch
     if batch % devices:
         nearest = max(devices, round(batch / devices) * devices)
@@ -153,15 +153,21 @@ def make_plan(
     return Plan(config, device, devices, tokens, price, _excerpt(options))
 
 
-def _decided(config: Config, slow: bool, devices: int) -> Config:
+def _decided(config: Config, device: Device, devices: int) -> Config:
     """With what training would choose by itself on such a device."""
     chosen: Settings = {}
+    slow = device.name == "cpu"
     if config.training.precision == "auto":
         chosen["precision"] = "float32" if slow else "bf16"
     taken = not slow and fused.applies(config, devices)
     if config.training.kernels == "fused" and not taken:
         raise UsageError(
             "training.kernels fused is for one GPU and not for every model (docs/training.md): leave it out"
+        )
+    if config.training.precision == "fp8" and not (taken and device.multiplies_fp8):
+        raise UsageError(
+            "training.precision fp8 is for one GPU that multiplies numbers of 8 bits (Ada, Hopper and later) "
+            "and not for every model (docs/training.md): use bf16"
         )
     if taken:
         chosen |= {"kernels": "fused", "compile": "off"}
@@ -171,7 +177,7 @@ def _decided(config: Config, slow: bool, devices: int) -> Config:
 
 
 def _option(config: Config, device: Device, devices: int, layout: str, accumulate: int) -> Option:
-    samples = config.training.batch // devices
+    samples = config.training.batch // devices * (2 if config.training.consistency else 1)  # read twice
     tokens = samples * config.model.context // accumulate
     if config.training.kernels == "fused":
         need, compute = fused.memory(config, tokens), fused.step_time(config, device, samples, accumulate)

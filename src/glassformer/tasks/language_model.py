@@ -47,7 +47,8 @@ class LanguageTask(TextTask):
         t = config.training
         penalties = t.activation_penalty, t.change_penalty
         objective = language_modelling(model, tokens, config.model.context, t.batch, t.seed, penalties)
-        if self.unknown_share("train"):  # bits per byte would say less than they seem to
+        # Bits per byte would say less than they seem to, or more than a text costs.
+        if self.unknown_share("train") or any(penalties):
             objective.bytes_per_target = None
         return objective
 

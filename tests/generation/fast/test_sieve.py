@@ -183,6 +183,16 @@ def test_where_too_many_can_be_chosen_it_rests_longer_and_longer() -> None:
     assert counts(step)[0] == sieve.ALL
 
 
+def test_weights_whose_changes_nobody_counts_are_not_copied() -> None:
+    with torch.inference_mode():
+        model = model_with_scores(3.0)
+    step = new_step(model)
+    assert written(step, [Sampler(temperature=0)]) == written(
+        unsifted(new_step(model)), [Sampler(temperature=0)]
+    )
+    assert not step._sieve.memory
+
+
 def test_who_asks_for_scores_gets_all_of_them() -> None:
     model = model_with_scores(3.0)
     step, twin = new_step(model), unsifted(new_step(model))

@@ -40,7 +40,7 @@ class Sieve:
 
     def __init__(self, plan: np.ndarray, weight: Tensor):
         """`weight` is the parameter that the plan reads or was copied from; when it changes, a plan that
-        reads it needs another copy."""
+        reads it needs another copy. PyTorch counts changes, but none made through `.data` or NumPy."""
         self._plan, self._weight = plan, weight
         self._copied: int | None = None  # the version of what was copied
         self._draws = self._rest = 0  # since there is nothing to copy anew; until it is tried again
@@ -55,6 +55,8 @@ class Sieve:
             return False
         if not all(can_sift(sampler, int(plan[Plan.VOCAB])) for sampler in samplers):
             return False
+        if plan[Plan.KIND] == FLOAT32 and self._weight.is_inference():
+            return False  # of such tensors nobody counts the changes
         if self._rest:
             self._rest -= 1
             return False

@@ -29,7 +29,7 @@ COMPUTE_FLOAT32, FLOAT32, BFLOAT16, EIGHT_BITS = 68, 0, 14, 28
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, AUXILIARY, AUXILIARY_STRIDE = 3, 4, 7, 11, 12
 UNIT_A, UNIT_B, FAST_SUMS = 17, 18, 25
 MOST_WORKSPACE, REDUCTIONS = 1, 3
-NOT_SUPPORTED = (7, 15)  # what it answers to what it has no kernel for
+NOT_SUPPORTED, INVALID = 15, 7  # what it answers to what it has no kernel for; the latter of 8 bits alone
 REPEATABLE = 2 | 4  # ways of adding up split sums: by a kernel of its own, in the sums' type or the result's
 PLAIN, GELU_KEPT, GELU_BACK = 1, 32 | 128, 64 | 128
 
@@ -166,7 +166,8 @@ class _Library:
             self._handle, description, *layouts, layouts[2], wish, ctypes.c_int(1), found, ctypes.byref(count)
         )
         self._call("cublasLtMatmulPreferenceDestroy", wish)
-        if status in NOT_SUPPORTED or (status == 0 and not count.value):
+        lacking = status == NOT_SUPPORTED or (narrow and status == INVALID)
+        if lacking or (status == 0 and not count.value):
             return None
         if status:
             raise RuntimeError(f"cublasLtMatmulAlgoGetHeuristic answered {status}")

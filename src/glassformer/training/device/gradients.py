@@ -38,4 +38,5 @@ class FlatGradients:
         if not spared:
             self.vector.zero_()
             return
-        torch._foreach_zero_([self.of(p) for p in self.parameters if id(p) not in spared])  # type: ignore[attr-defined]
+        if others := [self.of(p) for p in self.parameters if id(p) not in spared]:
+            torch._foreach_zero_(others)  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from glassformer.config.training import TrainingConfig
 from glassformer.models.fast.wanted import own_loops
@@ -74,6 +75,7 @@ class DeviceStep:
                 self._replay(data.batches)
             else:
                 self._work(data.batches)
+            increment_version(self.updates.gradients.parameters)  # which no graph does, nor a kernel
             said = torch.empty(2, pin_memory=self.on_gpu)
             said.copy_(self.said, non_blocking=True)
             done = None

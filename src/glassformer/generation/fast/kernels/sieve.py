@@ -15,7 +15,8 @@ The draw then gives what it would have given: whatever it could choose is there,
 anyhow, to the last bit. Where too many are found all scores are made after all. A filter that adds up all
 probabilities (top-p without top-k) cannot be sifted for.
 
-A score outside its bounds says that the copy is not one of these weights; it is told.
+A score outside its bounds says that the copy is not one of these weights; it is told. Scores that were ruled
+out are not looked at: the copy must be renewed whenever weights change.
 
 Letters: V vocabulary, C model width.
 """
