@@ -50,6 +50,7 @@ CASES: dict[str, dict[str, Any]] = {
         "training.muon_lr": 1e-9,
     },
     "tag rnn": {"task": "tag", "model.family": "rnn"},
+    "tag by spelling": {"task": "tag", "model.spelling": 100, "tokenizer.kind": "word"},
     "translate gru": {"task": "translate", "model.family": "gru"},
     "translate twice": {"task": "translate", "training.consistency": 5.0, "training.token_dropout": 0.1},
 }

@@ -84,6 +84,12 @@ class ModelConfig(Section):
         default="learned",
         description="of what is read: `fixed` stays as drawn, or as `data.vectors` has it",
     )
+    spelling: int = Field(
+        default=0,
+        ge=0,
+        description="vectors for runs of three to five letters, added to those of the words that have them "
+        "(classify, tag; `tokenizer.kind=word`); so many are kept apart, 0: none",
+    )
     bias: bool = Field(default=False, description="biases in matrices and norms")
     dropout: float = Field(default=0.0, ge=0, lt=1, description="share of activations dropped in training")
     attention_dropout: float | None = Field(
@@ -188,6 +194,14 @@ class ModelConfig(Section):
                 raise ValueError(f"model.{name}: model.family {self.family} has no place for it")
         if self.patch and self.word_dropout:
             raise ValueError("model.word_dropout leaves out words; images have none")
+        if self.spelling == 1 or (self.spelling and (self.patch or self.word_dropout)):
+            raise ValueError(
+                "model.spelling: 2 or more, of words; not with model.word_dropout, and images have none"
+            )
+        if self.spelling and self.embedding == "fixed":
+            raise ValueError(
+                "model.spelling is learned with the words' vectors: model.embedding fixed holds them"
+            )
         if self.patch and self.embedding == "fixed":
             raise ValueError("model.embedding fixed holds the vectors of words still; images have none")
 

@@ -103,6 +103,11 @@ class Config(Section):
                 "training.change_penalty: with dropout of single positions it would mostly penalise that; "
                 "set model.dropout_over to sequence"
             )
+        if model.spelling and (self.task not in ("classify", "tag") or self.tokenizer.kind != "word"):
+            raise ValueError(
+                "model.spelling: for classify and tag with tokenizer.kind word, not for "
+                f"{self.task} with {self.tokenizer.kind}"
+            )
         if self.task != "translate" and training.consistency:
             raise ValueError(f"training.consistency: for translate, not for {self.task}")
         if training.consistency and not (model.drops or training.token_dropout or training.merge_dropout):

@@ -8,6 +8,7 @@
     mask.py          which keys a query may look at
     position.py      how a model knows the order of its tokens
     layers.py        norms and feed-forward nets
+    spelling.py      words that share vectors by their letters
     dropout.py       numbers left out in training
     shift.py         the last few positions at hand: a short convolution
     block.py         one block, for every transformer;  transformer.py a stack of it

@@ -25,6 +25,7 @@ from glassformer.models.position import Alibi, Learned, Position, Rotary, Sinuso
 from glassformer.models.readout import EachPosition, First, Head, Last, LearnedQuery, Mean, Pooling, Whole
 from glassformer.models.recurrent import RecurrentStack
 from glassformer.models.shift import Shift
+from glassformer.models.spelling import Spelled
 from glassformer.models.transformer import Stack
 from glassformer.models.window import WindowNet
 
@@ -158,8 +159,12 @@ def make_embedding(config: ModelConfig, entries: int = 0, read: bool = True) -> 
     entries = entries or config.vocab
     if not config.vocab:
         raise UsageError("model.vocab is 0: a model needs to know how many entries its vocabulary has")
-    share = config.word_dropout
-    embedding = WordDropout(entries, config.width, share) if share else nn.Embedding(entries, config.width)
+    if config.spelling:
+        embedding: nn.Embedding = Spelled(entries, config.width, config.spelling)
+    elif config.word_dropout:
+        embedding = WordDropout(entries, config.width, config.word_dropout)
+    else:
+        embedding = nn.Embedding(entries, config.width)
     return embedding.requires_grad_(not (read and config.embedding == "fixed"))
 
 

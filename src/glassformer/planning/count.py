@@ -60,7 +60,7 @@ def count(m: ModelConfig) -> ParameterCounts:
     attention, mlp = (sum(a * b for a, b in half) for half in (block[:2], block[2:]))
     return ParameterCounts(
         parts={
-            "embedding": V * C,
+            "embedding": (V + m.spelling) * C,  # with the vectors of runs of letters
             "positions": m.context * C if m.position == "learned" else 0,
             "attention": L * (attention + attention_bias),
             "feed-forward": L * (mlp + mlp_bias),

@@ -9,6 +9,7 @@
     lengthen.py      a run that ended, given more steps
     prepare.py       the data that is named, its tokenizer, and the task that binds the two
     vectors.py       word vectors from a file, as the embedding that a model begins with
+    spelling.py      how words are spelled, for a model that wants to know
     choose_tokenizer.py  how text is cut when nobody says
     autosize.py      sizes from how much text there is;  machine.py and what the machine can do
     resolve.py       the one way from these to a configuration

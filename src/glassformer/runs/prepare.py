@@ -149,7 +149,8 @@ def find_tokenizer(
     if size > 10_000_000:
         display.note(f"Learning the vocabulary from {min(TOKENIZER_SAMPLE, size):,} bytes …")
     of_bpe = {"pattern", "normalization"} & wish.keys()
-    form = wish.get("kind") or ("bpe" if of_bpe else "word" if asked["data"].get("vectors") else None)
+    of_words = asked["data"].get("vectors") or asked.get("model", {}).get("spelling")
+    form = wish.get("kind") or ("bpe" if of_bpe else "word" if of_words else None)
     if form not in (None, "bpe") and of_bpe:
         raise UsageError(
             f"tokenizer.pattern and tokenizer.normalization are for tokenizer.kind bpe, not {form}"

@@ -37,6 +37,7 @@ from glassformer.runs.prepare import prepare, refuse_other_tokenizer
 from glassformer.runs.processes import as_arguments, check_division, processes_to_start
 from glassformer.runs.resolve import resolve
 from glassformer.runs.run import Run
+from glassformer.runs.spelling import place_spelling
 from glassformer.runs.vectors import find_vectors, place_vectors, refuse_other_vectors
 from glassformer.tasks.registry import find_task
 from glassformer.tasks.task import Task
@@ -183,6 +184,7 @@ def _begin(
         display.note(reason)
     config = resolved.config
     model = _make_model(config, device, base, world, display)
+    place_spelling(model, prepared.tokenizer)
     vectors = prepared.vectors
     if vectors is not None:
         place_vectors(model, vectors, config.training.seed)
@@ -350,6 +352,7 @@ def _go_on(folder: Path, config: Config, display: Display, world: World, pace: P
     base = Run(recorded["init"]) if recorded.get("init") and checkpoint is None else None
     device = choose_device(config.training.device, world.local)
     model = _make_model(config, device, base, world)
+    place_spelling(model, tokenizer)
     if config.data.vectors is not None and checkpoint is None:
         vectors = find_vectors(config.data.vectors, begun.source_tokenizer)
         refuse_other_vectors(vectors, recorded.get("vectors", {}).get("fingerprint"))

@@ -7,6 +7,7 @@
 
     tokenizer.py      the interface, special tokens, decoding as ids come; Byte
     vocabulary.py     dictionaries of whole pieces: Char, Word;  pairs.py character pairs and a shortlist
+    spelling.py       which letters words have in common, as numbers
     load.py           the one way to a tokenizer: learned by the name of its kind, or read from a file
     formats.py        Hugging Face's `tokenizer.json`, written and read
 
