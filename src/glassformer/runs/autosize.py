@@ -1,9 +1,9 @@
 """Sizes by themselves: from how much text there is and what the machine can do, to a whole configuration.
 
 Training for a given time on a given machine is a number of operations, C ≈ 6·N·D for N parameters and D
-tokens. In runs of minutes about four tokens per parameter use it best (the often-cited twenty hold for runs a
-million times longer), and text that is seen too many times teaches no more. For examples the model is a small
-one that sees them whole, as their task says. The number of steps follows from a measurement of the chosen
+tokens. In runs of minutes about eight tokens per parameter use it best (the often-cited twenty hold for runs a
+million times longer), or fewer where the text has been read so often by then that it teaches little more. For
+examples the model is a small one that sees them whole, as their task says. The number of steps follows from a measurement of the chosen
 model, not from a guess. Whatever the user or a recipe has set stays.
 """
 
@@ -24,7 +24,8 @@ from glassformer.runs.machine import Machine
 from glassformer.tasks.task import ExampleAmount, Sizing, Task, TextAmount
 
 MINUTES = 4.0  # what a run is planned for when nothing is said
-TOKENS_PER_PARAMETER = 4
+TOKENS_PER_PARAMETER = 8
+ENOUGH_PASSES = 25  # over a text, after which more weights are worth more than more passes
 WEIGHTS_PER_TOKEN = 10  # at most: fewer learn less of a small text, many more learn it by heart
 TRAINING_SHARE, EXAMPLE_SHARE = 0.85, 0.8  # of a run's time; the rest is evaluating and saving
 MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned that generalises
@@ -59,6 +60,7 @@ def _for_text(asked: Settings, data: Task, amount: TextAmount, machine: Machine)
     minutes = training.get("minutes") or MINUTES
     operations = machine.operations_per_second() * minutes * 60
     parameters = (operations / (6 * TOKENS_PER_PARAMETER)) ** 0.5
+    parameters = max(parameters, operations / (6 * ENOUGH_PASSES * tokens))
     enough = max(WEIGHTS_PER_TOKEN * tokens, _weights(*LEAST_FOR_TEXT))
     parameters = min(parameters, enough)
     fitting = [(n, w) for n, w in SHAPES if _weights(n, w) <= parameters] or SHAPES[:1]
