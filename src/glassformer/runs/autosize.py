@@ -1,10 +1,10 @@
 """Sizes by themselves: from how much text there is and what the machine can do, to a whole configuration.
 
 Training for a given time on a given machine is a number of operations, C ≈ 6·N·D for N parameters and D
-tokens. In runs of minutes about eight tokens per parameter use it best (the often-cited twenty hold for runs a
-million times longer), or fewer where the text has been read so often by then that it teaches little more. For
-examples the model is a small one that sees them whole, as their task says. The number of steps follows from a measurement of the chosen
-model, not from a guess. Whatever the user or a recipe has set stays.
+tokens. In runs of minutes about eight tokens per parameter use it best (the often-cited twenty hold for
+runs a million times longer), or fewer where the text has been read so often by then that it teaches little
+more. For examples the model is a small one that sees them whole, as their task says. The number of steps
+follows from a measurement of the chosen model, not from a guess. Whatever the user or a recipe has set stays.
 """
 
 from dataclasses import dataclass
