@@ -1,8 +1,10 @@
 """One text, token by token, on the compiled CPU step: tokens a second, and how fast its weights are read.
 
-python benchmarks/decode_cpu.py [--tokens 128] [--threads 2] [--repeats 5]
+python benchmarks/decode_cpu.py [--tokens 128] [--threads 2] [--repeats 5] [--all-scores]
+python benchmarks/decode_cpu.py --run RUN        the same of a trained model, and what it leaves to score
 
-The weights are random. A plain read of as many bytes, by as many threads, is the limit beside it.
+The weights are random but those of a run. A plain read of as many bytes, by as many threads, is the limit
+beside it. `--all-scores` does without the sieve (generation/fast/sieve.py).
 """
 
 import argparse
@@ -13,12 +15,15 @@ import numba as nb
 import numpy as np
 import torch
 
+import glassformer as gf
 from glassformer.config.model import ModelConfig
+from glassformer.generation.fast import sieve
 from glassformer.generation.fast.step import FastStep
 from glassformer.generation.fast.weights import PRECISIONS, Precision
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.step import Piece
 from glassformer.models.build import Decoder
+from glassformer.models.model import LanguageModel
 
 GPT2 = {
     "layers": 12, "heads": 12, "width": 768, "context": 1024, "vocab": 50257, "position": "learned",
@@ -29,6 +34,8 @@ SAMPLERS = {
     "greedy": Sampler(temperature=0),
     "top-k 50": Sampler(top_k=50, seed=1),
     "top-p 0.9": Sampler(top_p=0.9, seed=1),
+    "plain": Sampler(seed=1),
+    "min-p 0.05": Sampler(min_p=0.05, seed=1),
 }
 PROMPT = 16
 
@@ -95,12 +102,41 @@ def measure(
             )
 
 
+def left_to_score(path: str, tokens: int) -> None:
+    """Of how many entries of a run's vocabulary the scores are made, token after token."""
+    run = gf.load(path)
+    model = run.model.eval()
+    assert isinstance(model, LanguageModel)
+    prompt = run.tokenizer.encode("It was the first of its kind , and")
+    precisions: tuple[Precision, ...] = ("float32", "bfloat16")
+    for precision in precisions:
+        for how, sampler in SAMPLERS.items():
+            step = FastStep(model, 40, precision=precision)
+            slot, token, found = step.open(prompt), prompt[-1], list[int]()
+            step.reserve(slot, len(prompt) + tokens + 1)
+            step.scores([Piece(slot, prompt, 0)])
+            for position in range(len(prompt) + 1, len(prompt) + 1 + tokens):
+                (token,) = step.choose([Piece(slot, [token])], [sampler], [position])
+                if step._sieve.memory and sieve.can_sift(sampler, step.vocab):
+                    found.append(int(step._sieve._counts[0]))
+            said = f"median {np.median(found):.0f}, most {max(found)}" if found else "all"
+            times = f"{found.count(sieve.ALL)} times of {len(found)}"
+            print(f"{precision:9} {how:10} scored of {step.vocab:,}: {said}; gave up {times}")  # noqa: T201
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--all-scores", action="store_true", help="without the sieve")
+    parser.add_argument("--run", help="a language model's run with a large vocabulary")
     args = parser.parse_args()
+    if args.run:
+        left_to_score(args.run, args.tokens)
+        return
+    if args.all_scores:
+        sieve.WORTH = 1 << 60
     measure("4 × 128", SMALL, args, PRECISIONS)
     measure("GPT-2 124M", GPT2, args, PRECISIONS)
 
