@@ -1,30 +1,19 @@
 """The promises of the layout: data goes one way, nothing is executed from a file, nothing is ready-made."""
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import glassformer
+from tests.scripts import ROOT, load_script
 
 PACKAGE = Path(glassformer.__file__).parent
-DOCS = Path(__file__).parents[1] / "docs"
 ROOT_MODULES = {"__init__.py", "__main__.py"}
 NOT_CODE = {"recipes"}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
-def docs_script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-LAYOUT = docs_script("make_layout")
+LAYOUT = load_script("docs/make_layout.py")
 
 
 def test_the_root_holds_folders_and_every_folder_has_its_place() -> None:
@@ -46,7 +35,7 @@ def test_each_folder_imports_only_what_stands_before_it(path: Path) -> None:
 
 
 def test_the_picture_in_the_readme_is_current() -> None:
-    assert (DOCS.parent / "README.md").read_text(encoding="utf-8") == LAYOUT.readme(), "run `make docs`"
+    assert (ROOT / "README.md").read_text(encoding="utf-8") == LAYOUT.readme(), "run `make docs`"
 
 
 def test_the_picture_shows_what_stands_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """docs/curves.md and its picture are what benchmarks/curves.json says, and that is what runs wrote down."""
 
-import importlib.util
 import json
 from pathlib import Path
 from statistics import mean
@@ -12,12 +11,9 @@ from PIL import Image
 import glassformer as gf
 from glassformer.training.log import read_metrics
 from tests.explained import assert_explained
+from tests.scripts import load_script
 
-ROOT = Path(__file__).parents[1]
-SPEC = importlib.util.spec_from_file_location("curves", ROOT / "benchmarks" / "curves.py")
-assert SPEC is not None and SPEC.loader is not None
-curves = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(curves)
+curves = load_script("benchmarks/curves.py")
 KEPT = json.loads(curves.KEPT.read_text(encoding="utf-8"))
 
 

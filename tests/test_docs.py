@@ -13,7 +13,7 @@ import pytest
 
 from tests.forked import run_forked
 from tests.pictures import write_pictures
-from tests.test_architecture import docs_script
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -133,7 +133,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_table_of_settings_is_current() -> None:
-    page = docs_script("make_settings").page()
+    page = load_script("docs/make_settings.py").page()
     assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == page, "run `make docs`"
 
 

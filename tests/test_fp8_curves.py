@@ -1,6 +1,5 @@
 """The picture of what fp8 costs is what benchmarks/fp8.json says, and docs/training.md says the same."""
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -8,12 +7,9 @@ import pytest
 from PIL import Image
 
 from tests.explained import assert_explained
+from tests.scripts import ROOT, load_script
 
-ROOT = Path(__file__).parents[1]
-SPEC = importlib.util.spec_from_file_location("fp8", ROOT / "benchmarks" / "fp8.py")
-assert SPEC is not None and SPEC.loader is not None
-fp8 = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(fp8)
+fp8 = load_script("benchmarks/fp8.py")
 KEPT = json.loads(fp8.KEPT.read_text(encoding="utf-8"))
 
 
