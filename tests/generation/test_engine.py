@@ -16,6 +16,7 @@ from glassformer.generation.pages import SIZE
 from glassformer.generation.request import Ending, Handle, Request
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.step import Piece
+from glassformer.models.model import LanguageModel
 from glassformer.models.tap import Tap, off
 from tests.conftest import tiny_model
 from tests.generation.writing import GREEDY, Told, plainly, run, write
@@ -156,17 +157,24 @@ def test_a_fault_ends_its_text_alone() -> None:
     assert other.ids == plainly(model, prompt(4), 9)
 
 
-def test_a_step_that_goes_wrong_for_one_text_ends_that_one() -> None:
-    class Breaks(OpenStep):
-        def scores(self, pieces: Sequence[Piece]) -> Tensor:
-            result = super().scores(pieces)
-            if any(7 in piece.ids for piece in pieces):
-                raise RuntimeError("seven")
-            return result
+@pytest.mark.parametrize("longer", [0, 3])
+@pytest.mark.parametrize("family", ["transformer", "lstm"])
+def test_a_step_that_goes_wrong_for_one_text_ends_that_one(family: str, longer: int) -> None:
+    """Also while prompts are read, several of them at once."""
+    model = make("language", family, context=64)
+    assert isinstance(model, LanguageModel)
+    step = open_step(model, 10)
+    right = step.scores
 
-    model = tiny_model(context=64)
-    engine = Engine(Breaks(model, 40))
-    texts = [[1, 2], [3, 7], [4, 5]]
+    def breaks(pieces: Sequence[Piece]) -> Tensor:
+        result = right(pieces)
+        if any(7 in piece.ids for piece in pieces):
+            raise RuntimeError("seven")
+        return result
+
+    step.scores = breaks  # type: ignore[method-assign]
+    engine = Engine(step)
+    texts = [[1, 2] + [3] * longer, [3, 7] + [3] * longer, [4, 5] + [3] * longer]
     told = [Told(engine, text, 3, Sampler(seed=1)) for text in texts]
     run(engine)
     assert told[1].handle.ending is Ending.FAILED and "seven" in str(told[1].handle.error)

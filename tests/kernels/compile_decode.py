@@ -91,7 +91,9 @@ def main() -> None:
                 for R in (1, 8, 64):
                     made = Walk(lay_out(model, dtype), 64, 65, 16, products, R)
                     made._early = {"EARLY": True, "launch_pdl": True}  # as on a Hopper card
-                    made.read(R, rows, rows, torch.empty(64, 64, dtype=torch.int32, device="meta"))
+                    tables = torch.empty(64, 64, dtype=torch.int32, device="meta")
+                    for alone in (False, True):
+                        made.read(R, rows, rows, tables, model.limit or 0, alone)
                     made.score(R, rows)
         asked, places = (Asked(torch.device("cpu"), shapes) for shapes in (SETTINGS, PLACES))
         for multiplies in (True, False):

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from glassformer.generation import sampling
 from glassformer.generation.gpu import choose
-from glassformer.generation.gpu.choose import Chooser
+from glassformer.generation.gpu.asked import Asked
+from glassformer.generation.gpu.choose import PLACES, SETTINGS, Chooser, Drawing
+from glassformer.generation.rows import ROWS
 from glassformer.generation.sampling import Sampler
 from tests.generation.fast.test_choices import samplers, scores
 
@@ -32,6 +34,8 @@ def test_choices_are_those_of_sampling(data: st.DataObject) -> None:
         {"temperature": 0.7},
         {"temperature": 0.0},
         {"top_k": 50},
+        {"top_k": 10, "top_p": 0.8},
+        {"top_k": 100, "top_p": 0.9, "min_p": 0.01},
         {"top_p": 0.9},
         {"min_p": 0.05},
         {"top_k": 200, "top_p": 0.5, "min_p": 0.001, "temperature": 1.3},
@@ -69,3 +73,27 @@ def test_tiles_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(choose, "LEAST_TILE", tile)
         monkeypatch.setattr(choose, "BLOCK", block)
         assert Chooser(V, CPU).choose(logits, rows, range(3)) == right
+
+
+def test_a_draw_moves_its_rows_to_the_next_step() -> None:
+    """Those that belong to somebody; what is not sure is read as token 0."""
+    rows = dict.fromkeys(("tokens", "positions", "live"), (torch.int32, (ROWS,)))
+    asked, places = Asked(CPU, SETTINGS), Asked(CPU, {**rows, **PLACES})
+    drawing = Drawing(asked, places, 40, CPU)
+    logits = torch.randn(3, 40, generator=torch.Generator().manual_seed(1))
+    logits[2] = torch.nan
+    for row, live in enumerate((1, 0, 1)):
+        drawing.write(row, Sampler(temperature=0), 7 + row)
+        places.host["tokens"][row], places.host["positions"][row], places.host["live"][row] = (
+            5,
+            10 * row,
+            live,
+        )
+    asked.bring()
+    places.bring()
+    drawing.launch(3, logits)
+    assert places.device["positions"][:3].tolist() == [0, 10, 20]
+    drawing.launch(3, logits, moves=True)
+    assert places.device["tokens"][:3].tolist() == [int(logits[0].argmax()), 0, 0]
+    assert places.device["positions"][:3].tolist() == [1, 10, 21]
+    assert places.device["ats"][:3].tolist() == [8, 8, 10]

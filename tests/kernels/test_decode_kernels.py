@@ -172,7 +172,7 @@ def test_queries_keys_and_values(kind: str, turns: bool) -> None:
         keys,
         values,
         H=H,
-        K=K,
+        G=K,
         D=D,
         E=E,
         BLOCK=8,
@@ -193,9 +193,49 @@ def test_queries_keys_and_values(kind: str, turns: bool) -> None:
     assert int(keys.isfinite().sum()) == R * K * D and int(values.isfinite().sum()) == R * K * E
 
 
+@pytest.mark.parametrize("products", ["vectors", "tiles"])
+@pytest.mark.parametrize("kv_heads", [1, 2])
+@pytest.mark.parametrize("turns", [False, True])
+def test_products_that_hand_out_heads(turns: bool, kv_heads: int, products: str) -> None:
+    """Without a norm of queries and keys: what the product and heads_kernel make one after the other."""
+    H, K, D, E, R, C, context = 4, kv_heads, 6, 5, 3, 21, 12
+    positions, position = torch.tensor([9, 0, 6]).int(), Rotary(context, D)
+    tables, keys, values = scattered([context] * R, K, D, E)
+    N = (H + K) * D + K * E
+    x, weight, bias, gain = numbers(R, C), numbers(N, C) / 4, numbers(N), numbers(C)
+    norm = "rms" if products == "vectors" else "none"
+    cos, sin = (position.cos, position.sin) if turns else (None, None)
+    right_q, right_keys, right_values = numbers(R, H, D), keys.clone(), values.clone()
+    heads = {"tokens_at": positions, "tables": tables, "cos": cos, "sin": sin, "scale": 0.3}
+    heads |= {"H": H, "G": K, "D": D, "E": E, "P": P, "TABLE": tables.shape[1]}
+    qkv = F.linear(norm_by_formula(x, norm, gain, None, 1e-5), weight, bias)
+    heads_kernel[(R, H + 2 * K)](
+        qkv=qkv, gamma=None, beta=None, eps=0.0, q=right_q, keys=right_keys, values=right_values, BLOCK=8,
+        NORM="none", **heads,
+    )  # fmt: skip
+    q = torch.full((R + 1, H, D), torch.nan)
+    heads |= {"keys": keys, "values": values}
+    if products == "vectors":
+        vectors_kernel[(-(-N // 4),)](
+            x, None, weight, bias, gain, None, 1e-5, q, R, N=N, K=C, NORM=norm, FINISH="heads", BN=4, BK=16,
+            **heads,
+        )  # fmt: skip
+    else:
+        tiles_kernel[(-(-N // 16), 1, 1)](
+            x, weight, bias, q, R, N=N, K=C, FINISH="heads", STRIDE=0, PART=32, BR=16, BN=16, BK=16,
+            PRECISION="ieee", **heads,
+        )  # fmt: skip
+    close(q[:R], right_q, 1e-5)
+    assert q[R].isnan().all()
+    for found, right in ((keys, right_keys), (values, right_values)):
+        assert torch.equal(found.isnan(), right.isnan())
+        close(found.nan_to_num(), right.nan_to_num(), 1e-5)
+
+
+@pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("span", [8, 64])
 @pytest.mark.parametrize(("slopes", "window"), [(False, 0), (True, 0), (False, 5), (True, 9)])
-def test_attention(span: int, slopes: bool, window: int) -> None:
+def test_attention(span: int, slopes: bool, window: int, alone: bool) -> None:
     H, K, D, E, context = 4, 2, 6, 5, 40
     texts = [1, 23, 8, 40]
     tables, keys, values = scattered([context] * 4, K, D, E)
@@ -233,8 +273,8 @@ def test_attention(span: int, slopes: bool, window: int) -> None:
             TABLE=tables.shape[1],
             WINDOW=window,
             SPAN=span,
-            LANES=4,
             SPANS=spans,
+            ALONE=alone,
         )
         close(z, torch.stack(right))
         assert not arrived.any()

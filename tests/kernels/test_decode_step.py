@@ -97,8 +97,7 @@ def test_neighbours_and_rows_make_no_difference(products: Products) -> None:
 def test_more_rows_than_walk_together_and_long_texts_in_spans(
     products: Products, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(walk.SPAN, products, 32)
-    monkeypatch.setattr(walk, "LANES", 8)
+    monkeypatch.setattr(walk, "SPAN", 32)
     model = tiny_model(context=80, layers=1, heads=1)
     text = [(i * i) % 23 for i in range(70)]
     step = new_step(model, 100, products)

@@ -13,10 +13,12 @@ import sysconfig
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 
 LEAST_CAPABILITY = (8, 0)  # bfloat16 products and asynchronous copies
+EARLY_CAPABILITY = (9, 0)  # programmatic dependent launch
 
 
 def missing(device: torch.device) -> str | None:
@@ -32,6 +34,12 @@ def missing(device: torch.device) -> str | None:
     if torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
         return f"{torch.cuda.get_device_name(device)} is too old for them"
     return _lacks_compiler()
+
+
+def begins_early(device: torch.device) -> dict[str, Any]:
+    """What a kernel is launched with that may begin before the one in front has ended, where a GPU can."""
+    early = device.type == "cuda" and torch.cuda.get_device_capability(device) >= EARLY_CAPABILITY
+    return {"EARLY": early, **({"launch_pdl": True} if early else {})}
 
 
 def triton_version() -> str:

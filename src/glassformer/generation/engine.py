@@ -186,17 +186,35 @@ class Engine:
         """What prompts there are, as far as one turn goes; whoever came first is served first."""
         others = any(row.slot is not None and row.unread == 1 and row.handle.written for row in self.running)
         budget = min(self.chunk, SHORT) if others else self.chunk
+        rows, counts = list[Row](), list[int]()
         for row in [row for row in self.running if row.slot is not None and row.unread > 1]:
             if budget <= 0:
+                break
+            rows.append(row)
+            counts.append(min(row.unread - 1, budget))
+            budget -= counts[-1]
+        if rows:
+            self._read_chunks(rows, counts)
+
+    def _read_chunks(self, rows: list[Row], counts: list[int]) -> None:
+        """So many tokens of each prompt, together; if that goes wrong, only those it goes wrong for end."""
+        wanted = [count if row.scores_prompt else 0 for row, count in zip(rows, counts, strict=True)]
+        try:
+            pieces = [self._piece(*piece) for piece in zip(rows, counts, wanted, strict=True)]
+            scores = self.step.scores(pieces).split(wanted)
+        except Exception as error:
+            if len(rows) == 1:
+                self._end(rows[0], Ending.FAILED, error)
                 return
-            count = min(row.unread - 1, budget)
-            budget -= count
-            wanted = count if row.scores_prompt else 0
+            for row, count in zip(rows, counts, strict=True):
+                if self._reopen(row) and row.unread > 1:
+                    self._read_chunks([row], [min(row.unread - 1, count)])
+            return
+        for row, told in zip(rows, scores, strict=True):
             assert row.slot is not None
             try:
-                scores = self.step.scores([self._piece(row, count, wanted)])
-                if wanted:
-                    self._score(row, scores)
+                if len(told):
+                    self._score(row, told)
             except Exception as error:
                 self._end(row, Ending.FAILED, error)
                 continue
@@ -305,18 +323,25 @@ class Engine:
     def _one_by_one(self, rows: list[Row]) -> None:
         """After a step that went wrong: only the text it went wrong for is ended."""
         for row in [row for row in rows if row.handle.ending is None]:
+            if not self._reopen(row):
+                continue
             try:
-                self._close(row)  # what of the step has reached its slot is not known
-                self._open(row)
-                if row.slot is None:
-                    continue
-                if not self.step.reserve(row.slot, row.unread):
-                    raise no_room()
                 if row.unread > 1:
                     self.step.scores([self._piece(row, row.unread - 1, 0)])
                 self._step([row])
             except Exception as error:
                 self._end(row, Ending.FAILED, error)
+
+    def _reopen(self, row: Row) -> bool:
+        """After a step that went wrong: what of it has reached a slot is not known, so that is given back."""
+        try:
+            self._close(row)
+            self._open(row)
+            if row.slot is not None and not self.step.reserve(row.slot, row.unread):
+                raise no_room()
+        except Exception as error:
+            self._end(row, Ending.FAILED, error)
+        return row.slot is not None
 
     # 4 retire
 

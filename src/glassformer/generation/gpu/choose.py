@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.core.triton_kernels import next_power_of_2
+from glassformer.core.triton_kernels import begins_early, next_power_of_2
 from glassformer.generation import sampling
 from glassformer.generation.gpu.asked import Asked
 from glassformer.generation.gpu.kernels import draw
@@ -24,7 +24,10 @@ from glassformer.generation.sampling import Sampler
 keys_kernel: Any = draw.keys_kernel
 settle_kernel: Any = draw.settle_kernel
 
-LEAST_TILE, MOST_TILES, BLOCK = 256, 128, 4096  # tokens of a tile; tiles; tokens that are looked at together
+LEAST_TILE, MOST_TILES = 256, 128  # tokens of a tile; tiles
+LEAST_GROUP, MOST_GROUPS = 8, 2048  # tokens of a group; groups
+BLOCK = 4096  # tokens of groups that are looked at together
+FEW, BESIDE = 256, 32  # tokens of which each is compared with each; with how many together
 WARPS = 8
 SETTINGS: dict[str, tuple[torch.dtype, Sequence[int]]] = {
     "seed_keys": (torch.int64, (ROWS,)),
@@ -49,12 +52,18 @@ class Drawing:
         self._multiplies = device.type == "cuda"
         self._tile = max(LEAST_TILE, next_power_of_2(-(-vocab // MOST_TILES)))
         self._tiles = -(-vocab // self._tile)
+        self._group = min(self._tile, max(LEAST_GROUP, next_power_of_2(-(-vocab // MOST_GROUPS))))
+        self._groups = -(-vocab // self._group)
         self._samplers: list[Sampler | None] = [None] * ROWS  # whose settings stand there
         self._keys = torch.empty(ROWS, vocab, device=device)
         self._tops, self._sums, self._best, self._second = (
             torch.empty(ROWS, self._tiles, device=device) for _ in range(4)
         )
         self._tokens = torch.empty(ROWS, self._tiles, dtype=torch.int32, device=device)
+        self._group_tops = torch.empty(ROWS, self._groups, device=device)
+        self._listed = torch.empty(ROWS, self._groups, dtype=torch.int32, device=device)
+        self._candidates = torch.empty(ROWS, FEW, dtype=torch.int32, device=device)
+        self._early = begins_early(device)
         self.chosen = torch.empty(ROWS, dtype=torch.int32, device=device)
         self._said = torch.empty(TOLD, ROWS, dtype=torch.int32, pin_memory=device.type == "cuda")
         self._done: list[torch.cuda.Event | None] = [None] * TOLD
@@ -76,25 +85,35 @@ class Drawing:
             self._samplers[row] = sampler
         self._places.host["ats"][row] = position
 
-    def launch(self, R: int, scores: Tensor) -> None:
-        """Start the draw of R rows of scores (R, V)."""
-        asked, V = self._asked.device, self._vocab
-        tiles = self._tops, self._sums, self._best, self._second, self._tokens
+    def launch(self, R: int, scores: Tensor, moves: bool = False) -> None:
+        """Draw R rows of scores (R, V). If it `moves`, the places become those of the next step."""
+        asked, places, V = self._asked.device, self._places.device, self._vocab
+        tiles = self._tops, self._sums, self._best, self._second, self._tokens, self._group_tops
+        sizes: dict[str, Any] = {
+            "V": V,
+            "TILES": self._tiles,
+            "GROUPS": self._groups,
+            "GROUP": self._group,
+            "FEW": FEW,
+            "MULTIPLIES": self._multiplies,
+        }
         keys_kernel[(self._tiles, R)](
             scores,
             asked["seed_keys"],
-            self._places.device["ats"],
+            places["ats"],
             asked["bys"],
             asked["greedy"],
+            asked["top_ks"],
             self._keys,
             *tiles,
-            V=V,
-            TILES=self._tiles,
             TILE=self._tile,
-            MULTIPLIES=self._multiplies,
+            **sizes,
+            **self._early,
         )
         settle_kernel[(R,)](
             scores,
+            asked["seed_keys"],
+            places["ats"],
             asked["bys"],
             asked["greedy"],
             asked["top_ks"],
@@ -102,18 +121,23 @@ class Drawing:
             asked["min_ps"],
             self._keys,
             *tiles,
+            self._listed,
+            self._candidates,
             self.chosen,
-            V=V,
-            TILES=self._tiles,
-            BLOCK=BLOCK,
-            MULTIPLIES=self._multiplies,
+            self._said,
+            *((places[name] if moves else None) for name in ("tokens", "positions", "live")),
+            ROWS=ROWS,
+            TOLD=TOLD,
+            BESIDE=BESIDE,
+            BLOCK=max(BLOCK, self._group),
             num_warps=WARPS,
+            **sizes,
+            **self._early,
         )
 
     def tell(self) -> int:
-        """Let the host have what was chosen, when it is there; what to ask `read` for."""
+        """The host may have what was chosen, when it is there; what to ask `read` for."""
         which = self._draws = (self._draws + 1) % TOLD
-        self._said[which].copy_(self.chosen, non_blocking=True)
         if self.chosen.is_cuda:
             done = self._done[which] = torch.cuda.Event()
             done.record(torch.cuda.current_stream(self.chosen.device))
@@ -134,8 +158,8 @@ class Drawing:
         done = self._done[draw]
         if done is not None:
             done.synchronize()
-        said = self._said[draw].tolist()
-        chosen = [said[row] for row in rows]
+        said = self._said.tolist()
+        chosen = [said[positions[row] % TOLD][row] for row in rows]
         unsure = [i for i, token in enumerate(chosen) if token < 0]
         if unsure:
             if scores is None:

@@ -23,7 +23,6 @@ from glassformer.generation.gpu.asked import Asked
 from glassformer.generation.gpu.choose import PLACES, SETTINGS, Drawing
 from glassformer.generation.gpu.fitting import fits
 from glassformer.generation.gpu.graphs import Graphs
-from glassformer.generation.gpu.kernels.advance import advance_kernel
 from glassformer.generation.gpu.walk import MOST_INPUTS, Products, Walk
 from glassformer.generation.gpu.weights import lay_out
 from glassformer.generation.pages import SIZE
@@ -35,6 +34,7 @@ from glassformer.models.model import LanguageModel
 T = TypeVar("T")
 Precision = Literal["float32", "bfloat16"]
 IDLE = Sampler(temperature=0)  # of rows that belong to nobody
+LEAST_REACH = 256  # positions that attention looks at; further ones are four times as many
 FEW_TEXTS = 2  # up to which products row by row are the faster ones
 
 
@@ -131,11 +131,9 @@ class GraphStep(RowStep):
         if not self._make_room(slots, 2):
             return None
         grown = [self._write_table(row, slot.pages) for row, slot in enumerate(slots)]
-        bucket = self._bucket(len(slots))
         if any(grown):
             self._asked.bring()
-        self._graphs.run(("move on", bucket), partial(self._advance, bucket))
-        return self._drawing.tell()
+        return self._launch_write(self._bucket(len(slots)), max(slot.length for slot in slots) + 2)
 
     @torch.no_grad()
     def _begin(
@@ -182,7 +180,8 @@ class GraphStep(RowStep):
         self.picks[scored:some] = 0
         self._asked.bring()
         self._places.bring()
-        self._graphs.run(("read", bucket), partial(self._read, bucket))
+        reach = self._wide(int(self.positions[:rows].max()) + 1)
+        self._graphs.run(("read", bucket, reach), partial(self._read, bucket, reach))
         if scored:
             self._graphs.run(("score", some), partial(self._score, some))
             scores[:scored] = self._walk.scores[:scored]
@@ -205,7 +204,12 @@ class GraphStep(RowStep):
         self._live[:rows], self._live[rows:] = 1, 0
         self._asked.bring()
         self._places.bring()
-        self._graphs.run(("write", bucket), partial(self._write, bucket))
+        return self._launch_write(bucket, int(self.positions[:rows].max()) + 1)
+
+    def _launch_write(self, bucket: int, reach: int) -> int:
+        """For texts of so many positions at most, with the token that is read."""
+        reach = self._wide(reach)
+        self._graphs.run(("write", bucket, reach), partial(self._write, bucket, reach))
         return self._drawing.tell()
 
     def _fill(self, rows: int) -> int:
@@ -220,20 +224,21 @@ class GraphStep(RowStep):
     def _bucket(rows: int) -> int:
         return 1 << (rows - 1).bit_length() if rows else 0
 
-    def _read(self, R: int) -> None:
+    def _wide(self, reach: int) -> int:
+        """At least so many positions: one of a few numbers, as each has graphs of its own."""
+        wide = LEAST_REACH
+        while wide < reach:
+            wide *= 4
+        return min(wide, self._context)
+
+    def _read(self, R: int, reach: int, alone: bool = False) -> None:
         places, tables = self._places.device, self._asked.device["tables"]
-        self._walk.read(R, places["tokens"], places["positions"], tables)
+        self._walk.read(R, places["tokens"], places["positions"], tables, reach, alone)
 
     def _score(self, R: int) -> None:
         self._walk.score(R, self._asked.device["picks"])
 
-    def _write(self, R: int) -> None:
-        self._read(R)
+    def _write(self, R: int, reach: int) -> None:
+        self._read(R, reach, alone=True)
         self._score(R)
-        self._drawing.launch(R, self._walk.scores)
-
-    def _advance(self, R: int) -> None:
-        places = self._places.device
-        to = (places[name] for name in ("tokens", "positions", "ats", "live"))
-        advance_kernel[(1,)](self._drawing.chosen, *to, ROWS=ROWS)  # type: ignore[index]
-        self._write(R)
+        self._drawing.launch(R, self._walk.scores, moves=True)

@@ -1,10 +1,11 @@
 """The kernels of a step in their order, for some rows of (token, position, pages).
 
-    vectors   embed  [qkv  heads  attend  out  up  down] × L                    scores
-    tiles     embed  norm  [qkv  heads  attend  out  join  up  down  join] × L  norm  scores
+    vectors   embed  [qkv  (heads)  attend  out  up  down] × L                    scores
+    tiles     embed  norm  [qkv  (heads)  attend  out  join  up  down  join] × L  norm  scores
 
-Square brackets are a layer. Which of the two kinds of products (kernels/products.py) is taken is decided
-once. What the kernels work on lies at fixed addresses and is there for the most rows that may come.
+Square brackets are a layer; heads are made in the product before them, where queries and keys have no norm.
+Which of the two kinds of products (kernels/products.py) is taken is decided once. What the kernels work on
+lies at fixed addresses and is there for the most rows that may come.
 
 Letters: R rows, L layers, C model width, H heads, K key-value heads, D head width, E value width, M hidden
 width, V vocabulary, P positions of a page.
@@ -15,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from glassformer.core.triton_kernels import next_power_of_2
+from glassformer.core.triton_kernels import begins_early, next_power_of_2
 from glassformer.generation.gpu.kernels import attention, heads, products, stream
 from glassformer.generation.gpu.weights import Layer, Matrix, Norm, Weights
 
@@ -28,19 +29,18 @@ heads_kernel: Any = heads.heads_kernel
 attend_kernel: Any = attention.attend_kernel
 
 Products = Literal["vectors", "tiles"]
-NO_NORM = Norm()
+NO_NORM, NO_HEADS = Norm(), dict[str, Any]()
 MOST_INPUTS = 4096  # that a warp can keep of a row of weights
-FEW_INPUTS = 1024  # of which it can keep `TIMES` rows
+FEW_INPUTS = 1024  # of which it can keep several rows
 
-# Sizes that change how fast it is, and the order of sums: LANES, SPAN, INPUTS, TILE_INPUTS and PARTS.
-LANES = 64  # positions that are looked at together
-SPAN: dict[Products, int] = {"vectors": 64, "tiles": 128}  # positions that one program looks at
+# Sizes that change how fast it is, and the order of sums: SPAN, INPUTS, TILE_INPUTS and PARTS.
+SPAN = 64  # positions that one program looks at
 OUTPUTS, INPUTS = 2, 128  # of a tile of weights, vectors; as many warps as outputs
-MANY_OUTPUTS, TIMES = 1 << 14, 4  # from so many on, of the scores, a warp has so many rows of weights
+TIMES = ((1 << 14, 4), (1 << 11, 2), (0, 1))  # from so many outputs on a warp has so many rows of weights
 # The same, tiles, by how many texts are written at once: rows of x, and of weights, that a tile has
-FEW_ROWS, FEW_TILE, MANY_TILE = 16, (16, 32), (64, 16)
+FEW_TEXTS, FEW_TILE, MANY_TILE = 16, (16, 32), (64, 16)
 TILE_INPUTS = {2: 128, 4: 64}  # by bytes of a number
-SCORE_OUTPUTS = 64  # of a tile of scores
+MANY_OUTPUTS, SCORE_OUTPUTS = 1 << 14, 64  # from so many on, of the scores, a tile has so many
 TILE_STAGES = 4  # tiles of weights that are under way at once
 PARTS = 4  # into which the sums of the narrow outputs of tiles are divided
 
@@ -53,15 +53,11 @@ class Walk:
         self.weights, self._size = weights, size
         w, device = weights, weights.embedding.device
         self._tiled = kind == "tiles"
-        # Kernels that begin early: on Hopper cards and newer.
-        early = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
-        self._early: dict[str, Any] = {"EARLY": early, **({"launch_pdl": True} if early else {})}
+        self._early = begins_early(device)
         between = w.dtype if self._tiled else torch.float32  # what products read
-        self._span, self._tile = (
-            SPAN[kind],
-            FEW_TILE if texts <= FEW_ROWS or w.dtype == torch.float32 else MANY_TILE,
-        )
-        spans = -(-w.context // self._span)
+        self._few = texts <= FEW_TEXTS
+        self._tile = FEW_TILE if self._few or w.dtype == torch.float32 else MANY_TILE
+        spans = -(-w.context // SPAN)
 
         def room(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
@@ -77,8 +73,13 @@ class Walk:
         self._arrived = torch.zeros(rows, w.heads, dtype=torch.int32, device=device)
         self.scores = room(rows, w.vocab)  # of the rows that are picked
 
-    def read(self, R: int, tokens: Tensor, positions: Tensor, tables: Tensor) -> None:
-        """R rows through all layers: their keys and values are kept, the stream stands where it ends."""
+    def read(
+        self, R: int, tokens: Tensor, positions: Tensor, tables: Tensor, reach: int, alone: bool = False
+    ) -> None:
+        """R rows through all layers: their keys and values are kept, the stream stands where it ends.
+
+        No row's position is beyond the first `reach`; `alone`: no text has more than one row.
+        """
         w = self.weights
         embed_kernel[(R,)](
             self._x,
@@ -95,7 +96,7 @@ class Walk:
             self._join(R, w.layers[0].attention_norm)
         after = [layer.attention_norm for layer in w.layers[1:]] + [w.norm]
         for i, (layer, norm) in enumerate(zip(w.layers, after, strict=True)):
-            self._layer(R, i, layer, norm, positions, tables)
+            self._layer(R, i, layer, norm, positions, tables, reach, alone)
 
     def score(self, R: int, picks: Tensor) -> None:
         """Scores of the R rows that `picks` names."""
@@ -106,71 +107,100 @@ class Walk:
         else:
             self._by_vectors(R, self._x, matrix, self.scores, norm=norm, picks=picks)
 
-    def _layer(self, R: int, i: int, layer: Layer, after: Norm, positions: Tensor, tables: Tensor) -> None:
+    def _layer(
+        self,
+        R: int,
+        i: int,
+        layer: Layer,
+        after: Norm,
+        positions: Tensor,
+        tables: Tensor,
+        reach: int,
+        alone: bool,
+    ) -> None:
         """One layer; `after` is the norm that the next one reads through."""
         act = self.weights.activation
+        heads = self._heads(i, positions, tables)
+        if layer.qk_norm.kind == "none":
+            made: dict[str, Any] = {"out": self._q, "finish": "heads", "heads": heads}
+        else:
+            made = {"out": self._qkv}
+        if self._tiled:
+            self._by_tiles(R, self._h, layer.qkv, **made)
+        else:
+            self._by_vectors(R, self._x, layer.qkv, norm=layer.attention_norm, **made)
+        if not made.get("heads"):
+            self._norm_heads(R, layer.qk_norm, heads)
+        self._attend(R, i, positions, tables, reach, alone)
         if not self._tiled:
-            self._by_vectors(R, self._x, layer.qkv, self._qkv, norm=layer.attention_norm)
-            self._attend(R, i, layer.qk_norm, positions, tables)
             self._by_vectors(R, self._z, layer.out, self._x, "add")
             self._by_vectors(R, self._x, layer.up, self._units, act, norm=layer.mlp_norm)
             self._by_vectors(R, self._units, layer.down, self._x, "add")
             return
-        self._by_tiles(R, self._h, layer.qkv, self._qkv)
-        self._attend(R, i, layer.qk_norm, positions, tables)
         self._by_tiles(R, self._z, layer.out, self._parts, "part")
         self._join(R, layer.mlp_norm, layer.out)
         self._by_tiles(R, self._h, layer.up, self._units, act)
         self._by_tiles(R, self._units, layer.down, self._parts, "part")
         self._join(R, after, layer.down)
 
-    def _attend(self, R: int, i: int, norm: Norm, positions: Tensor, tables: Tensor) -> None:
-        w, keys, values = self.weights, self.keys[i], self.values[i]
-        sizes: dict[str, Any] = {
+    def _heads(self, i: int, positions: Tensor, tables: Tensor) -> dict[str, Any]:
+        """What the heads of a layer are made by, and where its keys and values go."""
+        w = self.weights
+        return {
+            "tokens_at": positions,
+            "tables": tables,
+            "cos": w.cos,
+            "sin": w.sin,
+            "scale": w.score_scale,
+            "keys": self.keys[i],
+            "values": self.values[i],
             "H": w.heads,
-            "K": w.kv_heads,
+            "G": w.kv_heads,
             "D": w.head_width,
             "E": w.value_width,
             "P": self._size,
             "TABLE": tables.shape[1],
         }
+
+    def _norm_heads(self, R: int, norm: Norm, heads: dict[str, Any]) -> None:
+        w = self.weights
         heads_kernel[(R, w.heads + 2 * w.kv_heads)](
-            self._qkv,
-            positions,
-            tables,
-            norm.gamma,
-            norm.beta,
-            norm.eps,
-            w.cos,
-            w.sin,
-            w.score_scale,
-            self._q,
-            keys,
-            values,
-            **sizes,
+            qkv=self._qkv,
+            gamma=norm.gamma,
+            beta=norm.beta,
+            eps=norm.eps,
+            q=self._q,
             BLOCK=next_power_of_2(max(w.head_width, w.value_width)),
             NORM=norm.kind,
             num_warps=1,
+            **heads,
             **self._early,
         )
-        spans = self._found.shape[2]
-        attend_kernel[(R, w.heads, spans)](
+
+    def _attend(self, R: int, i: int, positions: Tensor, tables: Tensor, reach: int, alone: bool) -> None:
+        w = self.weights
+        attend_kernel[(R, w.heads, -(-reach // SPAN))](
             self._q,
-            keys,
-            values,
+            self.keys[i],
+            self.values[i],
             positions,
             tables,
             w.slopes,
             self._z,
             self._found,
             self._arrived,
-            **sizes,
+            H=w.heads,
+            K=w.kv_heads,
+            D=w.head_width,
+            E=w.value_width,
             BD=next_power_of_2(w.head_width),
             BE=next_power_of_2(w.value_width),
+            P=self._size,
+            TABLE=tables.shape[1],
             WINDOW=w.window,
-            SPAN=self._span,
-            LANES=LANES,
-            SPANS=spans,
+            SPAN=SPAN,
+            SPANS=self._found.shape[2],
+            ALONE=alone and self._few,  # many programs hide each other's waiting, and need the room
             **self._early,
         )
 
@@ -183,9 +213,10 @@ class Walk:
         finish: str = "store",
         norm: Norm = NO_NORM,
         picks: Tensor | None = None,
+        heads: dict[str, Any] = NO_HEADS,
     ) -> None:
-        N, K = out.shape[-1], x.shape[-1]
-        times = TIMES if N >= MANY_OUTPUTS and K <= FEW_INPUTS else 1
+        N, K = len(matrix.weight) if heads else out.shape[-1], x.shape[-1]
+        times = next(times for outputs, times in TIMES if outputs <= N) if K <= FEW_INPUTS else 1
         vectors_kernel[(-(-N // (OUTPUTS * times)),)](
             x,
             picks,
@@ -204,11 +235,20 @@ class Walk:
             BK=INPUTS,
             TIMES=times,
             num_warps=OUTPUTS,
+            **heads,
             **self._early,
         )
 
-    def _by_tiles(self, R: int, h: Tensor, matrix: Matrix, out: Tensor, finish: str = "store") -> None:
-        N, K = out.shape[-1], h.shape[-1]
+    def _by_tiles(
+        self,
+        R: int,
+        h: Tensor,
+        matrix: Matrix,
+        out: Tensor,
+        finish: str = "store",
+        heads: dict[str, Any] = NO_HEADS,
+    ) -> None:
+        N, K = len(matrix.weight) if heads else out.shape[-1], h.shape[-1]
         rows, outputs = self._tile
         outputs = SCORE_OUTPUTS if N >= MANY_OUTPUTS else outputs
         inputs = TILE_INPUTS[self.weights.dtype.itemsize]
@@ -230,6 +270,7 @@ class Walk:
             BK=inputs,
             PRECISION="ieee",
             num_stages=TILE_STAGES,
+            **heads,
             **self._early,
         )
 

@@ -184,7 +184,7 @@ def norm_back(
     p: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     n, C = s.shape
-    lanes, programs = next_power_of_2(C), _programs(s.device, n, each=32 if C > 512 else 8)
+    lanes, programs = next_power_of_2(C), _programs(s.device, n, each=32 if C > 512 else 16)
     dx = torch.empty_like(s)
     du = torch.empty_like(s) if p else dx
     gains, shifts = torch.empty(2, programs, C, dtype=torch.float32, device=s.device)

@@ -1,9 +1,8 @@
 """Attention of one position over the pages of its text.
 
 A head of a row is divided into spans of positions, each a program of its own, so that a long text is read by
-many at once; the last of them that is ready joins what they found, in their order. Within a span every lane
-has positions of its own, a tile apart, and sums of its own: nothing is joined before the end. So which sums
-are made depends on the position alone, and neither on neighbours nor on how many tokens came at once.
+many at once; the last of them that is ready joins what they found, in their order. So which sums are made
+depends on the position alone, and neither on neighbours nor on how many tokens came at once.
 
 Letters: R rows, H heads, K key-value heads, D head width, E value width, P positions of a page.
 """
@@ -11,9 +10,7 @@ Letters: R rows, H heads, K key-value heads, D head width, E value width, P posi
 import triton
 import triton.language as tl
 
-from glassformer.generation.gpu.kernels.functions import begin, wait
-
-FLOOR = tl.constexpr(-1e30)  # below any score, and a number: the best of lanes without one
+from glassformer.generation.gpu.kernels.functions import wait
 
 
 @triton.jit
@@ -37,49 +34,53 @@ def attend_kernel(
     TABLE: tl.constexpr,
     WINDOW: tl.constexpr,
     SPAN: tl.constexpr,
-    LANES: tl.constexpr,
     SPANS: tl.constexpr,
+    ALONE: tl.constexpr = False,
     EARLY: tl.constexpr = False,
 ):
     """z (R, H, E) = softmax(q kᵀ) v of scaled queries q (R, H, D), over the positions up to each row's own.
 
     `slopes` (H) lower scores by distance; with a WINDOW only that many positions are seen. `found`
     (R, H, SPANS, E + 2) is where spans leave their sums, `arrived` (R, H) counts them and is zero in between.
+    Of a text whose row walks ALONE only the newest key and value are of this step: all others are loaded
+    before the wait.
     """
-    begin(EARLY)
     row, head, span = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    end = tl.load(tokens_at + row) + 1
-    wait(EARLY)
-    least = end * 0
+    newest = tl.load(tokens_at + row)
+    end, least, start = newest + 1, newest * 0, span * SPAN
     if WINDOW > 0:
         least = tl.maximum(end - WINDOW, 0)
-    start = span * SPAN
-    if (start < end) & (start + SPAN > least):
-        d, e, lane = tl.arange(0, BD), tl.arange(0, BE), tl.arange(0, LANES)
-        query = tl.load(q + (row * H + head) * D + d, d < D, 0.0)
+    if (start >= end) | (start + SPAN <= least):
+        wait(EARLY)
+    else:
+        d, e, lane = tl.arange(0, BD), tl.arange(0, BE), tl.arange(0, SPAN)
         slope = 0.0 if slopes is None else tl.load(slopes + head)
-        best = tl.full((LANES,), FLOOR, tl.float32)
-        total = tl.zeros((LANES,), tl.float32)
-        sums = tl.zeros((LANES, BE), tl.float32)
-        for tile in range(start, tl.minimum(end, start + SPAN), LANES):
-            at = tile + lane
-            seen = (at >= least) & (at < end)
-            page = tl.load(tables + row * TABLE + at // P, seen, 0).to(tl.int64)
-            place = ((page * K + head // (H // K)) * P + at % P)[:, None]
-            k = tl.load(keys + place * D + d[None, :], seen[:, None] & (d < D)[None, :], 0.0)
-            v = tl.load(values + place * E + e[None, :], seen[:, None] & (e < E)[None, :], 0.0)
-            score = tl.sum(k.to(tl.float32) * query[None, :], 1)
-            if slopes is not None:
-                score -= slope * (end - 1 - at).to(tl.float32)
-            score = tl.where(seen, score, -float("inf"))
-            better = tl.maximum(best, score)
-            weight, shrink = tl.exp(score - better), tl.exp(best - better)
-            total = total * shrink + weight
-            sums = sums * shrink[:, None] + weight[:, None] * v.to(tl.float32)
-            best = better
-        top = tl.max(best)
-        share = tl.exp(best - top)
-        amount, mixed = tl.sum(share * total), tl.sum(share[:, None] * sums, 0)
+        table, group = tables + row * TABLE, head // (H // K)
+        if not ALONE:
+            wait(EARLY)
+        at = start + lane
+        seen = (at >= least) & (at < end)
+        known = seen & (at < newest) if ALONE else seen
+        place = ((tl.load(table + at // P, known, 0).to(tl.int64) * K + group) * P + at % P)[:, None]
+        k = tl.load(keys + place * D + d[None, :], known[:, None] & (d < D)[None, :], 0.0)
+        v = tl.load(values + place * E + e[None, :], known[:, None] & (e < E)[None, :], 0.0)
+        if ALONE:
+            own = (tl.load(table + newest // P).to(tl.int64) * K + group) * P + newest % P
+            here = newest < start + SPAN
+            wait(EARLY)
+            # Not from a cache that may have been filled before the wait
+            own_key = tl.load(keys + own * D + d, here & (d < D), 0.0, cache_modifier=".cg")
+            own_value = tl.load(values + own * E + e, here & (e < E), 0.0, cache_modifier=".cg")
+            k = tl.where((at == newest)[:, None], own_key[None, :], k)
+            v = tl.where((at == newest)[:, None], own_value[None, :], v)
+        query = tl.load(q + (row * H + head) * D + d, d < D, 0.0)
+        score = tl.sum(k.to(tl.float32) * query[None, :], 1)
+        if slopes is not None:
+            score -= slope * (newest - at).to(tl.float32)
+        score = tl.where(seen, score, -float("inf"))
+        top = tl.max(score)
+        weight = tl.exp(score - top)
+        amount, mixed = tl.sum(weight), tl.sum(weight[:, None] * v.to(tl.float32), 0)
         out = z + (row * H + head) * E + e
         if SPANS == 1:
             tl.store(out, mixed / amount, e < E)

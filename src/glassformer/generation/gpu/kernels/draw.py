@@ -1,16 +1,20 @@
 """The draw of a row, as sampling.py and noise.py have it, without sorting.
 
     1  keys_kernel    scores ÷ temperature, and each with its Gumbel number added: its key. Of every tile of
-                      the vocabulary the best score, the sum of e to (score − best), the best two keys
+                      the vocabulary the best score, the sum of e to (score − best), the best two keys; of
+                      every group of a tile, the best score
     2  settle_kernel  the token with the best key of all. Without filters that is it. Else: is it among the k
                       best, within a share of p, above min_p? What is better than it is counted and added up.
-                      If it is not, only what is better can be: the best key of those, and again. With top-k
-                      it starts with fewer: k tiles have scores as good as the k-th best of the tiles' best
-                      ones, so what is below that is not among the k best
+                      If it is not, only what is better can be: the best key of those, and again. Groups
+                      whose best score is too low for that are never looked at
+
+With a small k few tokens can be among the k best: those that reach a bound which k tiles or k groups reach
+with their best scores. Their keys are made by settle_kernel, and each is compared with each.
 
 PyTorch adds up probabilities in float32, in an order of its own, and keys are kept here in float32. Where the
 choice hangs on such a rounding, the answer is UNSURE, and sampling.py has to be asked: so the two never
-disagree. Rows that hold no numbers, or none that is finite, are left to it as well.
+disagree. Rows that hold no numbers, or none that is finite, are left to it as well, and so are rows in which
+more tokens than FEW are as good as the k-th best.
 
 Letters: R rows, V vocabulary.
 """
@@ -18,6 +22,7 @@ Letters: R rows, V vocabulary.
 import triton
 import triton.language as tl
 
+from glassformer.generation.gpu.kernels.functions import wait
 from glassformer.generation.noise import FIRST as FIRST_FACTOR
 from glassformer.generation.noise import GOLDEN as GOLDEN_STEP
 from glassformer.generation.noise import SECOND as SECOND_FACTOR
@@ -53,34 +58,56 @@ def tempered(logit, by, MULTIPLIES: tl.constexpr):
 
 
 @triton.jit
+def keyed(score, token, seed_keys, ats, row):
+    """Scores with the noise of their tokens, in this row at its place."""
+    at = tl.load(ats + row).to(tl.uint64, bitcast=True)
+    row_key = _mix(tl.load(seed_keys + row).to(tl.uint64, bitcast=True) + at)
+    return (score.to(tl.float64) + gumbel(row_key, token)).to(tl.float32)
+
+
+@triton.jit
+def are_few(k, greedy, V: tl.constexpr, GROUPS: tl.constexpr, FEW: tl.constexpr):
+    """Whether a row is drawn by comparing each of few tokens with each."""
+    return (greedy == 0) & (k < V) & (((k <= FEW // 2) & (k <= GROUPS)) | (V <= FEW))
+
+
+@triton.jit
 def keys_kernel(
     logits,
     seed_keys,
     ats,
     bys,
     greedy,
+    top_ks,
     keys,
     tops,
     sums,
     best_keys,
     second_keys,
     best_tokens,
+    group_tops,
     V: tl.constexpr,
     TILES: tl.constexpr,
     TILE: tl.constexpr,
+    GROUPS: tl.constexpr,
+    GROUP: tl.constexpr,
+    FEW: tl.constexpr,
     MULTIPLIES: tl.constexpr,
+    EARLY: tl.constexpr = False,
 ):
-    """Keys (R, V) of logits (R, V), and what is known of each of the tiles (R, TILES)."""
+    """Keys (R, V) of logits (R, V), and what is known of tiles (R, TILES) and of groups (R, GROUPS)."""
     tile, row = tl.program_id(0), tl.program_id(1)
+    group = tile * (TILE // GROUP) + tl.arange(0, TILE // GROUP)
     token = tile * TILE + tl.arange(0, TILE)
     there = token < V
-    score = tempered(tl.load(logits + row * V + token, there, NOTHING), tl.load(bys + row), MULTIPLIES)
+    by, is_greedy = tl.load(bys + row), tl.load(greedy + row)
+    few = are_few(tl.load(top_ks + row), is_greedy, V, GROUPS, FEW)
+    wait(EARLY)
+    score = tempered(tl.load(logits + row * V + token, there, NOTHING), by, MULTIPLIES)
     key = score
-    if tl.load(greedy + row) == 0:
-        at = tl.load(ats + row).to(tl.uint64, bitcast=True)
-        row_key = _mix(tl.load(seed_keys + row).to(tl.uint64, bitcast=True) + at)
-        key = (score.to(tl.float64) + gumbel(row_key, token)).to(tl.float32)
-    tl.store(keys + row * V + token, key, there)
+    if (is_greedy == 0) & ~few:
+        key = keyed(score, token, seed_keys, ats, row)
+        tl.store(keys + row * V + token, key, there)
     strange = tl.sum((score != score).to(tl.int32)) > 0
     top = tl.max(score)
     finite = tl.where(top == NOTHING, 0.0, top)
@@ -92,6 +119,8 @@ def keys_kernel(
     tl.store(best_keys + place, best)
     tl.store(second_keys + place, tl.max(tl.where(token == which, NOTHING, key)))
     tl.store(best_tokens + place, which)
+    group_top = tl.max(tl.reshape(score, (TILE // GROUP, GROUP)), 1)
+    tl.store(group_tops + row * GROUPS + group, group_top, group < GROUPS)
 
 
 @triton.jit
@@ -102,8 +131,148 @@ def ordered(x):
 
 
 @triton.jit
+def number(bits):
+    """What is `ordered` so."""
+    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def list_groups(listed, group_top, least):
+    """Name the groups whose best score is at least that, and more than nothing; how many there are."""
+    tl.debug_barrier()  # whoever still reads the list before
+    good = ((group_top >= least) & (group_top > NOTHING)).to(tl.int32)
+    tl.store(listed + tl.cumsum(good, 0) - 1, tl.arange(0, group_top.shape[0]), good > 0)
+    tl.debug_barrier()
+    return tl.sum(good)
+
+
+@triton.jit
+def scores_of(
+    listed,
+    first,
+    count,
+    logits,
+    by,
+    V: tl.constexpr,
+    GROUP: tl.constexpr,
+    BLOCK: tl.constexpr,
+    MULTIPLIES: tl.constexpr,
+):
+    """The tokens of some groups of the list, whether they are there, and their scores."""
+    i = tl.arange(0, BLOCK)
+    place = first + i // GROUP
+    token = tl.load(listed + place, place < count, 0) * GROUP + i % GROUP
+    there = (place < count) & (token < V)
+    return token, there, tempered(tl.load(logits + token, there, NOTHING), by, MULTIPLIES)
+
+
+@triton.jit
+def is_close(second_key, key):
+    """Whether rounding may have changed their order, or there is no best key."""
+    return (key == NOTHING) | (second_key > key - (CLOSE + CLOSE_SHARE * tl.abs(key)))
+
+
+@triton.jit
+def judged(score, top, more, share, k, p, slack, floor):
+    """What the filters say of tokens that so many are better than, with this share: (taken, left out)."""
+    share = tl.where(share == 0.0, tl.where(p > TINY, -1.0, 0.0), share)  # the best one is always within
+    p = tl.where(p < 1.0, p, 2.0)
+    likely = (score >= floor + MIN_P_SLACK) | (score == top)
+    unlikely = (score < floor - MIN_P_SLACK) & (score != top)
+    return (more < k) & (share < p - slack) & likely, (more >= k) | (share >= p + slack) | unlikely
+
+
+@triton.jit
+def bound_of_best(
+    tile_tops, group_top, top, k, TILES: tl.constexpr, GROUPS: tl.constexpr, MOST: tl.constexpr
+):
+    """A score that at least k tokens reach, and hardly more than MOST groups."""
+    t = tl.arange(0, tile_tops.shape[0])
+    rank = tl.sum((tile_tops[None, :] > tile_tops[:, None]).to(tl.int32), 1)
+    bound = tl.min(tl.where((rank < k) & (t < TILES), tile_tops, float("inf")))
+    low = ordered(tl.where(k <= TILES, bound, NOTHING)).to(tl.int64)
+    order = ordered(group_top).to(tl.int64)
+    high = ordered(top).to(tl.int64)
+    reached = tl.where(k <= GROUPS, tl.sum((order >= low).to(tl.int32)), 0)
+    while (low < high) & (reached > MOST):
+        middle = (low + high + 1) >> 1
+        count = tl.sum((order >= middle).to(tl.int32))
+        enough = count >= k
+        low, high = tl.where(enough, middle, low), tl.where(enough, high, middle - 1)
+        reached = tl.where(enough, count, reached)
+    return number(low.to(tl.int32))
+
+
+@triton.jit
+def choose_of_few(
+    logits,
+    by,
+    seed_keys,
+    ats,
+    row,
+    tile_tops,
+    group_top,
+    top,
+    k,
+    p,
+    floor,
+    listed,
+    candidates,
+    V: tl.constexpr,
+    TILES: tl.constexpr,
+    GROUPS: tl.constexpr,
+    GROUP: tl.constexpr,
+    FEW: tl.constexpr,
+    BESIDE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    MULTIPLIES: tl.constexpr,
+):
+    """The chosen token, or UNSURE, of a row that is drawn from its k best."""
+    bound = bound_of_best(tile_tops, group_top, top, k, TILES, GROUPS, FEW * 3 // 4)
+    groups = list_groups(listed, group_top, bound)
+    count = 0
+    for start in range(0, groups, BLOCK // GROUP):
+        token, there, score = scores_of(listed, start, groups, logits, by, V, GROUP, BLOCK, MULTIPLIES)
+        good = (there & (score >= bound)).to(tl.int32)
+        place = count + tl.cumsum(good, 0) - 1
+        tl.store(candidates + place, token, (good > 0) & (place < FEW))
+        count += tl.sum(good)
+    tl.debug_barrier()
+
+    # Each beside each: how many are better, and what they have together
+    i = tl.arange(0, FEW)
+    there = i < tl.minimum(count, FEW)
+    token = tl.load(candidates + i, there, V)
+    score = tempered(tl.load(logits + token, there, NOTHING), by, MULTIPLIES)
+    more, better = tl.zeros((FEW,), tl.int32), tl.zeros((FEW,), tl.float32)
+    for start in range(0, tl.minimum(count, FEW), BESIDE):
+        j = start + tl.arange(0, BESIDE)
+        other = tl.load(candidates + j, j < count, V)
+        rival = tempered(tl.load(logits + other, j < count, NOTHING), by, MULTIPLIES)[None, :]
+        above = rival > score[:, None]
+        before = above | ((rival == score[:, None]) & (other[None, :] < token[:, None]))
+        more += tl.sum(above.to(tl.int32), 1)
+        better += tl.sum(tl.where(before, tl.exp(rival - top), 0.0), 1)
+
+    # p is a share of what top-k leaves
+    kept = there & (more < k)
+    everything = tl.sum(tl.where(kept, tl.exp(score - top), 0.0))
+    slack = TOP_P_SLACK + TOP_P_SLACK_EACH * tl.sum(kept.to(tl.int32)).to(tl.float32)
+    taken, left_out = judged(score, top, more, better / everything, k, p, slack, floor)
+    key = tl.where(left_out, NOTHING, keyed(score, token, seed_keys, ats, row))
+    key = tl.where(there, key, NOTHING)
+    best = tl.max(key)
+    which = tl.min(tl.where(there & (key == best), token, V))
+    close = is_close(tl.max(tl.where(token == which, NOTHING, key)), best)
+    sure = tl.max((taken & (token == which)).to(tl.int32)) > 0
+    return tl.where(sure & ~close & (count <= FEW), which, UNSURE)
+
+
+@triton.jit
 def settle_kernel(
     logits,
+    seed_keys,
+    ats,
     bys,
     greedy,
     top_ks,
@@ -115,21 +284,45 @@ def settle_kernel(
     best_keys,
     second_keys,
     best_tokens,
+    group_tops,
+    listed,
+    candidates,
     chosen,
+    told,
+    tokens,
+    positions,
+    live,
+    ROWS: tl.constexpr,
+    TOLD: tl.constexpr,
     V: tl.constexpr,
     TILES: tl.constexpr,
+    GROUPS: tl.constexpr,
+    GROUP: tl.constexpr,
+    FEW: tl.constexpr,
+    BESIDE: tl.constexpr,
     BLOCK: tl.constexpr,
     MULTIPLIES: tl.constexpr,
+    EARLY: tl.constexpr = False,
 ):
-    """The chosen token of each row, or UNSURE; a filter that is not wanted has a value that lets all pass."""
+    """The chosen token of each row, or UNSURE; a filter that is not wanted has a value that lets all pass.
+
+    `listed` (R, GROUPS) is room for the groups that are looked at, BLOCK tokens at a time, `candidates`
+    (R, FEW) for tokens. `told` (TOLD, ROWS) is the host's memory: a row answers where its position says.
+    With `tokens` (R) the next step reads the choice at the next position, without the host; rows that are not
+    `live` belong to nobody and stay where they are. A choice that is not sure is read as token 0, and nobody
+    reads what comes of it.
+    """
     row = tl.program_id(0)
     t = tl.arange(0, triton.next_power_of_2(TILES))
     place, there = row * TILES + t, t < TILES
     k, p, least_share = tl.load(top_ks + row), tl.load(top_ps + row), tl.load(min_ps + row)
-    by, is_greedy = tl.load(bys + row), tl.load(greedy + row) != 0
+    by, greedily = tl.load(bys + row), tl.load(greedy + row)
+    few = are_few(k, greedily, V, GROUPS, FEW)
+    is_greedy = greedily != 0
     logits += row * V
     keys += row * V
-    i = tl.arange(0, BLOCK)
+    listed += row * GROUPS
+    wait(EARLY)
 
     # The best of all
     tile_tops = tl.load(tops + place, there, NOTHING)
@@ -141,46 +334,33 @@ def settle_kernel(
     token = tl.min(tl.where(tile_best == key, tl.load(best_tokens + place, there, V), V))
     second = tl.load(second_keys + place, there, NOTHING)
     others = tl.where(tl.load(best_tokens + place, there, V) == token, second, tile_best)
-    close = tl.max(others) > key - (CLOSE + CLOSE_SHARE * tl.abs(key))
+    close = is_close(tl.max(others), key)
     free = is_greedy | ((k >= V) & (p >= 1.0) & (least_share <= 0.0))
-    limited = (k <= TILES) & (k < V) & ~free
     answer = tl.where(free, token, OPEN)
-    answer = tl.where(strange | (close & ~is_greedy & ~limited), UNSURE, answer)
+    answer = tl.where(strange | (close & ~is_greedy & ~few), UNSURE, answer)
 
-    # With top-k, the best of those that may be among the k best
-    limited &= answer == OPEN
-    rank = tl.sum(((tile_tops[None, :] > tile_tops[:, None]) & limited).to(tl.int32), 1)
-    bound = tl.min(tl.where((rank < k) & there, tile_tops, float("inf")))
-    first, next_best = tl.full((BLOCK,), NOTHING, tl.float32), tl.full((BLOCK,), NOTHING, tl.float32)
-    whose = tl.full((BLOCK,), V, tl.int32)
-    for start in range(0, tl.where(limited, V, 0), BLOCK):
-        n = start + i
-        score = tempered(tl.load(logits + n, n < V, NOTHING), by, MULTIPLIES)
-        rival = tl.where(score >= bound, tl.load(keys + n, (n < V) & (score >= bound), NOTHING), NOTHING)
-        next_best = tl.maximum(next_best, tl.minimum(first, rival))
-        whose = tl.where(rival > first, n, whose)
-        first = tl.maximum(first, rival)
-    if limited:
-        key = tl.max(first)
-        token = tl.min(tl.where(first == key, whose, V))
-        second_key = tl.max(tl.where(whose == token, next_best, first))
-        close = (key == NOTHING) | (second_key > key - (CLOSE + CLOSE_SHARE * tl.abs(key)))
-        answer = tl.where(close, UNSURE, OPEN)
+    group = tl.arange(0, triton.next_power_of_2(GROUPS))
+    group_top = tl.load(group_tops + row * GROUPS + group, (group < GROUPS) & (answer == OPEN), NOTHING)
+    floor = tl.where(least_share > 0.0, top + tl.log(least_share), NOTHING)
+    if few & (answer == OPEN):
+        answer = choose_of_few(logits, by, seed_keys, ats, row, tile_tops, group_top, top, k, p, floor,
+                               listed, candidates + row * FEW, V, TILES, GROUPS, GROUP, FEW, BESIDE, BLOCK,
+                               MULTIPLIES)  # fmt: skip
 
     # With both top-k and top-p, p is a share of what top-k leaves: the k-th best score, by halving
     both = (answer == OPEN) & (k < V) & (p < 1.0)
+    i = tl.arange(0, BLOCK)
     high = ordered(top).to(tl.int64)
     low = tl.where(both, high * 0 - (1 << 31), high)
     while low < high:
         middle = (low + high + 1) >> 1
-        count = tl.zeros((BLOCK,), tl.int32)
+        found = tl.zeros((BLOCK,), tl.int32)
         for start in range(0, V, BLOCK):
             score = tempered(tl.load(logits + start + i, start + i < V, NOTHING), by, MULTIPLIES)
-            count += ((ordered(score) >= middle) & (start + i < V)).to(tl.int32)
-        enough = tl.sum(count) >= k
+            found += ((ordered(score) >= middle) & (start + i < V)).to(tl.int32)
+        enough = tl.sum(found) >= k
         low, high = tl.where(enough, middle, low), tl.where(enough, high, middle - 1)
-    bits = low.to(tl.int32)
-    kth = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+    kth = number(low.to(tl.int32))
 
     # All that there is to share
     everything = tl.sum(tl.load(sums + place, there, 0.0) * tl.exp(tl.where(there, tile_tops - top, 0.0)))
@@ -192,37 +372,36 @@ def settle_kernel(
         kept_count += (score >= kth).to(tl.int32)
     everything = tl.where(both, tl.sum(kept), everything)
     slack = TOP_P_SLACK + TOP_P_SLACK_EACH * tl.where(both, tl.sum(kept_count), V).to(tl.float32)
-    floor = tl.where(least_share > 0.0, top + tl.log(least_share), NOTHING)
 
     # The best of those that may be
     while answer == OPEN:
         limit = tempered(tl.load(logits + token), by, MULTIPLIES)
+        count = list_groups(listed, group_top, limit)
         more, better = tl.zeros((BLOCK,), tl.int32), tl.zeros((BLOCK,), tl.float32)
         first, next_best = tl.full((BLOCK,), NOTHING, tl.float32), tl.full((BLOCK,), NOTHING, tl.float32)
         whose = tl.full((BLOCK,), V, tl.int32)
-        for start in range(0, V, BLOCK):
-            n = start + i
-            score = tempered(tl.load(logits + n, n < V, NOTHING), by, MULTIPLIES)
-            before = (n < V) & ((score > limit) | ((score == limit) & (n < token)))
-            more += (score > limit).to(tl.int32)
+        for start in range(0, count, BLOCK // GROUP):
+            n, is_there, score = scores_of(listed, start, count, logits, by, V, GROUP, BLOCK, MULTIPLIES)
+            before = is_there & ((score > limit) | ((score == limit) & (n < token)))
+            more += (is_there & (score > limit)).to(tl.int32)
             better += tl.where(before, tl.exp(score - top), 0.0)
             may_be = before & (score >= floor - MIN_P_SLACK)
-            rival = tl.where(may_be, tl.load(keys + n, n < V, NOTHING), NOTHING)
+            rival = tl.where(may_be, tl.load(keys + n, is_there, NOTHING), NOTHING)
             next_best = tl.maximum(next_best, tl.minimum(first, rival))
             whose = tl.where(rival > first, n, whose)
             first = tl.maximum(first, rival)
         share = tl.sum(better) / everything
-        among_best = tl.sum(more) < k
-        within = (p >= 1.0) | ((share == 0.0) & (p > TINY)) | (share < p - slack)
-        beyond = (p < 1.0) & (share >= p + slack)
-        likely = (limit >= floor + MIN_P_SLACK) | (limit == top)
-        unlikely = limit < floor - MIN_P_SLACK
-        taken = among_best & within & likely
-        left_out = (~among_best) | (beyond & ~((share == 0.0) & (p > TINY))) | (unlikely & (limit != top))
+        taken, left_out = judged(limit, top, tl.sum(more), share, k, p, slack, floor)
         key = tl.max(first)
         rival_token = tl.min(tl.where(first == key, whose, V))
-        second_key = tl.max(tl.where(whose == rival_token, next_best, first))
-        close = (key == NOTHING) | (second_key > key - (CLOSE + CLOSE_SHARE * tl.abs(key)))
+        close = is_close(tl.max(tl.where(whose == rival_token, next_best, first)), key)
         answer = tl.where(taken, token, tl.where(left_out & ~close, OPEN, UNSURE))
         token = tl.where(answer == OPEN, rival_token, token)
     tl.store(chosen + row, answer)
+    at = tl.load(ats + row)
+    tl.store(told + at % TOLD * ROWS + row, answer)
+    if tokens is not None:
+        alive = tl.load(live + row)
+        tl.store(tokens + row, tl.maximum(answer, 0) * alive)
+        tl.store(positions + row, tl.load(positions + row) + alive)
+        tl.store(ats + row, at + alive)

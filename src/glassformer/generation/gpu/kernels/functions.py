@@ -2,8 +2,10 @@
 
 A kernel may begin before the one in front of it has ended (programmatic dependent launch): it loads what none
 of these kernels writes (weights, tokens, positions, page tables), then waits, then reads what that one has
-written. Every program of a kernel waits, so who has waited knows that all kernels before are done. What moves
-tokens and positions on (advance.py) lets nobody begin early.
+written. Every program of a kernel waits, so who has waited knows that all kernels before are done. Only then
+does it let the next one begin: if it did so at once, a row of kernels would stand in the processors, each
+waiting, and those at work would find no room beside each other. The last kernel of a step moves tokens and
+positions on, and the next step begins when it has ended.
 """
 
 import triton
@@ -12,17 +14,24 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
-def begin(EARLY: tl.constexpr):
-    """Let the next kernel begin where it can."""
+def wait(EARLY: tl.constexpr):
+    """Until all kernels before this one are done; then the next one may begin."""
     if EARLY:
+        gdc_wait()
         gdc_launch_dependents()
 
 
 @triton.jit
-def wait(EARLY: tl.constexpr):
-    """Until all kernels before this one are done."""
-    if EARLY:
-        gdc_wait()
+def fetch_ahead(pointers):
+    """Bring the lines of memory that these point at nearer (to the L2 cache), without waiting for them."""
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
+        "=r,l",
+        [pointers.to(tl.int64)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
 
 
 @triton.jit

@@ -1,12 +1,15 @@
 """From a row's product with the joint matrix to queries, and to keys and values in their pages.
 
-Letters: R rows, H heads, K key-value heads, D head width, E value width, P positions of a page.
+Where queries and keys have no norm, the product itself does that as it ends (`partners`, `hand_out`): a
+kernel less. A norm needs whole heads, which no program of a product has, and so a kernel of its own.
+
+Letters: R rows, H heads, G key-value heads, D head width, E value width, P positions of a page.
 """
 
 import triton
 import triton.language as tl
 
-from glassformer.generation.gpu.kernels.functions import begin, normalised, wait
+from glassformer.generation.gpu.kernels.functions import normalised, wait
 
 
 @triton.jit
@@ -32,7 +35,7 @@ def heads_kernel(
     keys,
     values,
     H: tl.constexpr,
-    K: tl.constexpr,
+    G: tl.constexpr,
     D: tl.constexpr,
     E: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -41,18 +44,17 @@ def heads_kernel(
     NORM: tl.constexpr,
     EARLY: tl.constexpr = False,
 ):
-    """One head's query, key or value of one row (R, H D + K D + K E): the heads in this order.
+    """One head's query, key or value of one row (R, H D + G D + G E): the heads in this order.
 
     Queries and keys are normed and turned; queries get the scale of the scores. `tokens_at` (R) are the
-    positions, `tables` (R, TABLE) the pages of a row's text, (pages, K, P, D or E) what is in them.
+    positions, `tables` (R, TABLE) the pages of a row's text, (pages, G, P, D or E) what is in them.
     """
-    begin(EARLY)
     row, head = tl.program_id(0), tl.program_id(1)
-    source = qkv + row * (H * D + K * D + K * E)
+    source = qkv + row * (H * D + G * D + G * E)
     at, i = tl.load(tokens_at + row), tl.arange(0, BLOCK)
     page = tl.load(tables + row * TABLE + at // P).to(tl.int64)
     wait(EARLY)
-    if head < H + K:
+    if head < H + G:
         there = i < D
         x = tl.load(source + head * D + i, there, 0.0)
         if NORM != "none":
@@ -67,8 +69,64 @@ def heads_kernel(
         if head < H:
             tl.store(q + (row * H + head) * D + i, x * scale, there)
         else:
-            tl.store(keys + ((page * K + head - H) * P + at % P) * D + i, x, there)
+            tl.store(keys + ((page * G + head - H) * P + at % P) * D + i, x, there)
     else:
-        v = head - H - K
-        x = tl.load(source + (H + K) * D + v * E + i, i < E, 0.0)
-        tl.store(values + ((page * K + v) * P + at % P) * E + i, x, i < E)
+        v = head - H - G
+        x = tl.load(source + (H + G) * D + v * E + i, i < E, 0.0)
+        tl.store(values + ((page * G + v) * P + at % P) * E + i, x, i < E)
+
+
+@triton.jit
+def partners(i, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr):
+    """Outputs in an order in which two that turn together stand side by side, in queries and keys."""
+    turned = i // D * D + (i % 2) * (D // 2) + i % D // 2
+    return tl.where(i < (H + G) * D, turned, i)
+
+
+@triton.jit
+def turns(cos, sin, at, n, there, D: tl.constexpr):
+    """By what outputs n (N) of rows at these positions (R) turn: (R, N)."""
+    place = at[:, None] * D + (n % D)[None, :]
+    return tl.load(cos + place, there, 0.0), tl.load(sin + place, there, 0.0)
+
+
+@triton.jit
+def hand_out(
+    y,
+    by_cos,
+    by_sin,
+    row,
+    n,
+    there,
+    at,
+    page,
+    scale,
+    q,
+    keys,
+    values,
+    H: tl.constexpr,
+    G: tl.constexpr,
+    D: tl.constexpr,
+    E: tl.constexpr,
+    P: tl.constexpr,
+    TURNS: tl.constexpr,
+    ROWS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+):
+    """Outputs n (OUTPUTS) of rows (ROWS), y, to where attention reads them.
+
+    Where they turn, n are in the order of `partners`. `page` is the page of each row's position `at`.
+    """
+    query, key = n < H * D, n < (H + G) * D
+    if TURNS:
+        first, second = tl.split(tl.reshape(y, (ROWS, OUTPUTS // 2, 2)))
+        partner = tl.reshape(tl.join(second, first), (ROWS, OUTPUTS))
+        y = tl.where(key[None, :], y * by_cos + partner * by_sin, y)
+    tl.store(q + row[:, None] * (H * D) + n[None, :], y * scale, there & query[None, :])
+    page, within = page.to(tl.int64)[:, None], (at % P)[:, None]
+    k = tl.where(key, n - H * D, 0)[None, :]
+    place = ((page * G + k // D) * P + within) * D + k % D
+    tl.store(keys + place, y, there & (key & (n >= H * D))[None, :])
+    v = tl.where(key, 0, n - (H + G) * D)[None, :]
+    place = ((page * G + v // E) * P + within) * E + v % E
+    tl.store(values + place, y, there & (n >= (H + G) * D)[None, :])

@@ -6,7 +6,7 @@ Letters: R rows, C model width, S parts of a product.
 import triton
 import triton.language as tl
 
-from glassformer.generation.gpu.kernels.functions import begin, normalised, wait
+from glassformer.generation.gpu.kernels.functions import normalised, wait
 
 
 @triton.jit
@@ -22,7 +22,6 @@ def embed_kernel(
     EARLY: tl.constexpr = False,
 ):
     """x = embedding[token] · scale, + places[position] where there are such: one row a program."""
-    begin(EARLY)
     row, c = tl.program_id(0), tl.arange(0, BLOCK)
     value = tl.load(embedding + tl.load(tokens + row).to(tl.int64) * C + c, c < C, 0.0) * scale
     if places is not None:
@@ -53,7 +52,6 @@ def join_kernel(
     The S parts of a product (S, STRIDE / C, C) are added in their order. With `picks`, h's rows are those of
     x that it names, and nothing is added.
     """
-    begin(EARLY)
     row, c = tl.program_id(0), tl.arange(0, BLOCK)
     there = c < C
     source = row if picks is None else tl.load(picks + row)
