@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from glassformer.models.gpu import blaslt, formulas
-from glassformer.models.gpu.narrow import SHARES, TYPE, Narrow, narrowed, product, units
+from glassformer.models.gpu.narrow import Narrow, narrowed, product, units
 
 SIZES = [(8, 16, 24), (200, 384, 1152), (1000, 768, 3072), (77, 1600, 64)]
 
@@ -69,12 +69,3 @@ def test_products_of_8_bits(n: int, K: int, N: int) -> None:
     if both is not None:  # not every version of the library has it
         for ours, theirs in zip(both, formulas.gelu_product(*wide), strict=True):
             near(ours, theirs.bfloat16())
-
-
-def test_shares_of_8_bits() -> None:
-    shares = torch.rand(64, 128, generator=torch.Generator().manual_seed(0)).cuda() ** 8
-    unit = torch.tensor(2.0**-15, device="cuda")
-    pair = Narrow((shares / unit).to(SHARES), unit), narrow(draw(48, 128, seed=2))
-    assert pair[1].numbers.dtype == TYPE
-    wide = tuple(t.numbers.float() * t.unit for t in pair)
-    near(product(pair, None, torch.bfloat16), formulas.product_onto(*wide, None).bfloat16())

@@ -337,7 +337,8 @@ def into_gradient(
     scores: Tensor, targets: Tensor, entries: int, smoothing: float, narrow: Tensor | None = None
 ) -> Tensor:
     """Each row's loss (n) in float32; scores (n, ≥ entries) become the gradient of it, and so does `narrow`
-    in 8 bits. Twin of objectives/loss.py's `with_gradient`; a negative target is not scored.
+    in 8 bits, without what the target takes off. Twin of objectives/loss.py's `with_gradient`; a negative
+    target is not scored.
     """
     n, stride = scores.shape
     losses = torch.empty(n, dtype=torch.float32, device=scores.device)

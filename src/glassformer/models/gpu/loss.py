@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from glassformer.core.triton_kernels import missing
-from glassformer.models.gpu.narrow import SHARE_UNIT, SHARES, Narrow, Pair, product
+from glassformer.models.gpu.narrow import SHARE_UNIT, TYPE, Narrow, Pair, product
 
 ROW = 64  # scores that a row is a multiple of, so that it begins where wide reads can
 SCORES_AT_ONCE = 7 << 27
@@ -78,11 +78,14 @@ class Head:
         """
         from glassformer.models.gpu import launch
 
-        narrow = None if self.narrow is None else torch.empty_like(scores, dtype=SHARES)
+        narrow = None if self.narrow is None else torch.empty_like(scores, dtype=TYPE)
         losses = launch.into_gradient(scores, targets, entries, smoothing, narrow)
         if self.narrow is None or narrow is None:
             torch.mm(scores, self.w, out=into)
         else:
             unit = torch.full((), SHARE_UNIT, device=scores.device)
-            into.copy_(product((Narrow(narrow, unit), self.narrow.turned), None, into.dtype))
+            shared = product((Narrow(narrow, unit), self.narrow.turned), None, into.dtype)
+            own = self.w.index_select(0, targets.clamp(min=0))
+            scored = (targets >= 0).to(into.dtype)[:, None]
+            torch.addcmul(shared, own, scored, value=smoothing - 1, out=into)
         return losses
