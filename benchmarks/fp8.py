@@ -1,7 +1,7 @@
 """What products in 8 bits cost: the same trainings in bf16 and in fp8, beside each other.
 
     python benchmarks/fp8.py train FOLDER     the trainings, on a GPU; then their losses into fp8.json
-    python benchmarks/fp8.py keep FOLDER      only the latter, of as many steps as all of them have done
+    python benchmarks/fp8.py keep FOLDER      only the latter, of those that are there, as far as each went
     python benchmarks/fp8.py draw             the picture of docs/training.md (`make docs`)
 
 A model of six layers of width 768 on WikiText-2 in 8,192 BPE entries; all else as `train` has it.
@@ -41,18 +41,19 @@ def train(folder: Path) -> None:
 
 
 def keep(folder: Path) -> None:
-    records = {
-        name: read_metrics(folder / name / "metrics.jsonl")
-        for name in (f"{precision}-{seed}" for precision in PRECISIONS for seed in SEEDS)
+    names = [f"{precision}-{seed}" for precision in PRECISIONS for seed in SEEDS]
+    kept = {
+        name: _curves(read_metrics(folder / name / "metrics.jsonl"))
+        for name in names
+        if (folder / name / "metrics.jsonl").exists()
     }
-    steps = min(max(r["step"] for r in rows if r["split"] == "train") for rows in records.values())
-    kept = {name: _curves(rows, steps // PIECE * PIECE) for name, rows in records.items()}
     lines = (f'"{name}": {json.dumps(curves)}' for name, curves in kept.items())
     KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
-def _curves(rows: list[dict[str, Any]], steps: int) -> dict[str, list[tuple[int, float]]]:
+def _curves(rows: list[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
     losses = {r["step"]: r["loss"] for r in rows if r["split"] == "train"}
+    steps = max(losses) // PIECE * PIECE
     ends = range(PIECE, steps + 1, PIECE)
     return {
         "train": [(end, round(mean(losses[s] for s in range(end - PIECE + 1, end + 1)), 4)) for end in ends],
@@ -60,6 +61,13 @@ def _curves(rows: list[dict[str, Any]], steps: int) -> dict[str, list[tuple[int,
             (r["step"], round(r["loss"], 4)) for r in rows if r["split"] == "valid" and r["step"] <= steps
         ],
     }
+
+
+def alike(kept: dict[str, dict[str, Any]], precision: str) -> dict[int, list[float]]:
+    """The validation losses of all seeds in a precision, at the steps where every run was measured."""
+    steps = set.intersection(*({step for step, _ in curves["valid"]} for curves in kept.values()))
+    runs = [dict(curves["valid"]) for name, curves in kept.items() if name.startswith(precision)]
+    return {step: [run[step] for run in runs] for step in sorted(steps)}
 
 
 def drawing(kept: dict[str, dict[str, Any]]) -> Drawing:
@@ -75,19 +83,17 @@ def drawing(kept: dict[str, dict[str, Any]]) -> Drawing:
         axes.lines[-1].set(**label)
         valid = axes.plot(*zip(*curves["valid"], strict=True), "o", color=COLORS[precision], markersize=5)
         valid[0].set(**({"label": f"{precision}, validation"} if seed == "0" else {}))
-    axes.set(ylim=(3.3, 5.2), xlabel="step of training", ylabel="nats per token")
+    axes.set(ylim=(2.2, 5.2), xlabel="step of training", ylabel="nats per token")
     axes.set_title("What products in 8 bits cost", fontsize=10)
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, fontsize=9)
-    ends = {
-        precision: mean(curves["valid"][-1][1] for name, curves in kept.items() if name.startswith(precision))
-        for precision in PRECISIONS
-    }
-    step = next(iter(kept.values()))["valid"][-1][0]
-    said = "; ".join(f"{precision} {loss:.3f}" for precision, loss in ends.items())
-    return Drawing(
-        figure, f"Training and validation loss in bf16 and fp8, two seeds; at step {step}: {said}."
+    ends = {precision: alike(kept, precision) for precision in PRECISIONS}
+    step = max(ends["bf16"])
+    said = "; ".join(
+        f"{precision} {mean(losses[step]):.3f} (mean of {len(losses[step])})"
+        for precision, losses in ends.items()
     )
+    return Drawing(figure, f"Training and validation loss in bf16 and fp8; validation at step {step}: {said}.")
 
 
 def main() -> None:

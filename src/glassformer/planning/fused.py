@@ -6,8 +6,8 @@ they come and as they are compared, what the heads found, and the hidden units b
 activation. Scores are made some rows at a time.
 
 Time: products as elsewhere; what lies between them moves each of its tensors once. The step is one graph, so
-the host is in nobody's way. SHARE and ATTENTION are from trainings of 124M; benchmarks/train_gpu.json has
-others too, which the formulas are held to. Products in 8 bits are counted as if they were in 16.
+the host is in nobody's way. SHARE and ATTENTION are from trainings of 124M, NARROW from four in fp8;
+benchmarks/train_gpu.json has others too, which the formulas are held to.
 
 Letters: C width, M hidden units, P parameters.
 """
@@ -26,6 +26,7 @@ WIDE = 2048  # hidden units from which on gelu-tanh is done inside the products
 SCORE_TRAFFIC = 6  # bytes: read twice, written once
 SHARE = 0.8  # of the bandwidth that kernels between products reach
 ATTENTION = 1.25  # its time, in that of PyTorch's kernel
+NARROW = 0.67  # the time of a product in 8 bits, in that of one in 16
 BLOCK_KERNELS, UPDATE_KERNELS = 24, 60  # in a graph: of a block forward and backward, of Muon's products
 KERNEL = 1.5e-6  # seconds that each takes to begin
 STEP = 2e-4  # seconds of the host for each step
@@ -102,6 +103,8 @@ def step_time(config: Config, device: Device, samples: int, accumulate: int = 1)
     between = counts.layers * traffic(m) * tokens / (SHARE * device.bandwidth)
     kernels = KERNEL * counts.layers * BLOCK_KERNELS
     work = common["matrices"] + ATTENTION * common["attention"] + scores + between + kernels
+    if config.training.precision == "fp8":
+        work -= (1 - NARROW) * narrow_operations(m) * tokens / device.matmul
     muon = KERNEL * UPDATE_KERNELS * len(counts.block) if config.training.optimizer == "muon" else 0.0
     return accumulate * work + update(config, device) + muon + STEP
 
@@ -115,6 +118,13 @@ def traffic(m: ModelConfig) -> float:
     hidden = m.hidden * (16 if m.activation == "swiglu" else 4 if inside else 10)
     shifts = 2 * 20 * m.width if m.shift == "layers" else 0
     return norms + turned + hidden + shifts
+
+
+def narrow_operations(m: ModelConfig) -> float:
+    """Operations a token of the products in 8 bits: those behind norms on the way forward, the head's both."""
+    qkv = (m.heads + m.kv_heads) * m.head_width + m.kv_heads * m.value_width
+    up = m.hidden * (2 if m.activation == "swiglu" else 1)
+    return 2.0 * m.width * (m.layers * (qkv + up) + 2 * m.vocab)
 
 
 def _score_seconds(each: float, m: ModelConfig, tokens: int, device: Device) -> float:
