@@ -39,5 +39,5 @@ def test_a_point_is_the_mean_of_the_steps_before(tmp_path: Path) -> None:
         fp8.keep(tmp_path)
     kept = json.loads((tmp_path / "kept.json").read_text())
     assert set(kept) == set(KEPT)
-    assert kept["bf16-0"] == {"train": [], "valid": []}  # one that was stopped early is kept as far as it went
+    assert kept["bf16-0"] == {"train": [], "valid": []}  # kept as far as it went
     assert kept["fp8-0"] == {"train": [[20, 10.5], [40, 30.5], [60, 50.5]], "valid": [[40, 1.2346]]}

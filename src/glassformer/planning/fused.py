@@ -121,7 +121,7 @@ def traffic(m: ModelConfig) -> float:
 
 
 def narrow_operations(m: ModelConfig) -> float:
-    """Operations a token of the products in 8 bits: those behind norms on the way forward, the head's both."""
+    """Operations a token of the products in 8 bits: behind norms on the way forward, the head's both."""
     qkv = (m.heads + m.kv_heads) * m.head_width + m.kv_heads * m.value_width
     up = m.hidden * (2 if m.activation == "swiglu" else 1)
     return 2.0 * m.width * (m.layers * (qkv + up) + 2 * m.vocab)
