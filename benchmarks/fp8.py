@@ -93,7 +93,7 @@ def drawing(kept: dict[str, dict[str, Any]]) -> Drawing:
         f"{precision} {mean(losses[step]):.3f} (mean of {len(losses[step])})"
         for precision, losses in ends.items()
     )
-    return Drawing(figure, f"Training and validation loss in bf16 and fp8; the latter at step {step}: {said}.")
+    return Drawing(figure, f"Training and validation loss in bf16 and fp8; validation at step {step}: {said}")
 
 
 def main() -> None:
