@@ -93,7 +93,8 @@ def drawing(kept: dict[str, dict[str, Any]]) -> Drawing:
         f"{precision} {mean(losses[step]):.3f} (mean of {len(losses[step])})"
         for precision, losses in ends.items()
     )
-    return Drawing(figure, f"Training and validation loss in bf16 and fp8; validation at step {step}: {said}")
+    caption = f"Training and validation loss in bf16 and fp8; validation at step {step}: {said}."
+    return Drawing(figure, caption)
 
 
 def main() -> None:
