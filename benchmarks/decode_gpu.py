@@ -101,16 +101,20 @@ def check_scores(model: Decoder, precision: Precision, products: Products) -> bo
 def check_choices(vocab: int, device: torch.device, rows: int) -> bool:
     """Token for token those of sampling.py, from the same scores."""
     chooser, good = Chooser(vocab, device), True
-    for spread in (0.5, 2.0, 8.0):
-        logits = spread * torch.randn(rows, vocab, generator=torch.Generator().manual_seed(1)).to(device)
+    # Spread alike over the vocabulary; and the likely ones side by side, as in byte-pair encoding.
+    for spread, slope in ((0.5, 0.0), (2.0, 0.0), (8.0, 0.0), (0.5, 1.0), (2.0, 1.0)):
+        random = spread * torch.randn(rows, vocab, generator=torch.Generator().manual_seed(1))
+        logits = (random - slope * (torch.arange(vocab) + 5.0).log()).to(device)
         for name, sampler in SAMPLERS.items():
             samplers = [sampler.for_row(i) for i in range(rows)]
+            before = chooser.drawing.unsure
             chosen = chooser.choose(logits, samplers, range(rows))
             right = sampling.choose(logits, samplers, range(rows)).tolist()
-            asked = int((chooser.drawing.chosen[:rows] < 0).sum())
+            asked = chooser.drawing.unsure - before
             differ = sum(a != b for a, b in zip(chosen, right, strict=True))
             good = good and differ == 0
-            put(f"  spread {spread} {name:9} {differ} of {rows} differ; {asked} were asked of sampling.py")
+            how = f"spread {spread} slope {slope:g} {name:9}"
+            put(f"  {how} {differ} of {rows} differ; {asked} were asked of sampling.py")
     return good
 
 

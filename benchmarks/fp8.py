@@ -53,7 +53,7 @@ def keep(folder: Path) -> None:
 
 def _curves(rows: list[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
     losses = {r["step"]: r["loss"] for r in rows if r["split"] == "train"}
-    steps = max(losses) // PIECE * PIECE
+    steps = max(losses, default=0) // PIECE * PIECE
     ends = range(PIECE, steps + 1, PIECE)
     return {
         "train": [(end, round(mean(losses[s] for s in range(end - PIECE + 1, end + 1)), 4)) for end in ends],

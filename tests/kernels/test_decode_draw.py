@@ -42,16 +42,18 @@ def test_choices_are_those_of_sampling(data: st.DataObject) -> None:
     ],
     ids=str,
 )
-def test_a_vocabulary_of_many_tiles(how: dict[str, float]) -> None:
-    V, R = 5011, 20
+@pytest.mark.parametrize("slope", [0.0, 1.0])  # the likely ones anywhere, or side by side as in BPE
+@pytest.mark.parametrize("V", [300, 1500, 5011])
+def test_hardly_any_row_is_left_to_sampling(V: int, slope: float, how: dict[str, float]) -> None:
+    R = 20 if V > 1500 else 8
     logits = 2 * torch.randn(R, V, generator=torch.Generator().manual_seed(1))
+    logits -= slope * (torch.arange(V) + 5.0).log()
     rows = [Sampler(**how, seed=i) for i in range(R)]  # type: ignore[arg-type]
     right = sampling.choose(logits, rows, range(R)).tolist()
     chooser = Chooser(V, CPU)
     assert chooser.choose(logits, rows, range(R)) == right
-    assert len(set(right)) > 5
-    asked = int((chooser.drawing.chosen[:R] < 0).sum())
-    assert asked <= 1
+    assert len(set(right)) > 3
+    assert chooser.drawing.unsure <= 1
 
 
 @pytest.mark.parametrize("strange", [float("nan"), float("inf"), -float("inf")])

@@ -1,18 +1,23 @@
 """A GPU's step, in Triton's interpreter and without graphs, beside the one forward pass and beside itself."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
+from torch import Tensor
 
+from glassformer.generation import sampling
 from glassformer.generation.engine import Engine
 from glassformer.generation.fast.rounding import rounded_model
 from glassformer.generation.gpu import fits, walk
+from glassformer.generation.gpu import step as gpu_step
 from glassformer.generation.gpu.step import GraphStep
 from glassformer.generation.gpu.walk import Products
 from glassformer.generation.open_step import open_step
 from glassformer.generation.request import Ending
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.speculative import SpeculativeEngine
-from glassformer.generation.step import Piece
+from glassformer.generation.step import Piece, Slot
 from glassformer.models.build import Decoder
 from tests.conftest import tiny_model
 from tests.generation.fast.reading import PAGE, expected, new_slot, off_by, read
@@ -202,6 +207,54 @@ def test_a_step_that_nobody_asked_for_costs_nobody_anything(monkeypatch: pytest.
     told = Told(engine, [1, 2, 3], 6, Sampler(seed=1))
     run(engine)
     assert told.handle.error is None and told.ids == plainly(model, [1, 2, 3], 6, Sampler(seed=1))
+
+
+@pytest.mark.parametrize("products", KINDS)
+def test_texts_grow_beyond_what_attention_looks_at(
+    products: Products, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one piece and token by token; `wide` is what graphs are made for."""
+    monkeypatch.setattr(walk, "SPAN", 8)
+    monkeypatch.setattr(gpu_step, "LEAST_REACH", 8)
+    model = tiny_model(layers=1, heads=1, context=48)
+    engine = Engine(GraphStep(model, 20, products=products))
+    wishes = [(ids(n, seed=n).tolist(), 45 - n) for n in (3, 20)]
+    told = [Told(engine, text, tokens) for text, tokens in wishes]
+    run(engine)
+    for one, (text, tokens) in zip(told, wishes, strict=True):
+        assert one.handle.error is None and one.ids == plainly(model, text, tokens)
+
+
+def test_a_step_that_was_half_begun_settles_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its scores stand where those of the step before it were."""
+    model = tiny_model(layers=1, heads=1, context=40)
+    step, sampler = GraphStep(model, 12), Sampler(seed=1)
+    move_on, launch = step._move_on, step._launch_write
+
+    def fails(*asked: int) -> int:
+        launch(*asked)
+        raise RuntimeError("no room to record it")
+
+    def half(slots: Sequence[Slot]) -> int | None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(step, "_launch_write", fails)
+            return move_on(slots)
+
+    def never_sure(
+        draw: int,
+        scores: Tensor | None,
+        samplers: Sequence[Sampler],
+        positions: Sequence[int],
+        rows: list[int],
+    ) -> list[int] | None:
+        return None if scores is None else sampling.choose(scores[list(rows)], samplers, positions).tolist()
+
+    monkeypatch.setattr(step, "_move_on", half)
+    monkeypatch.setattr(step._drawing, "read", never_sure)
+    engine = Engine(step)
+    told = Told(engine, [1, 2, 3], 6, sampler)
+    run(engine)
+    assert told.handle.error is None and told.ids == plainly(model, [1, 2, 3], 6, sampler)
 
 
 def test_a_text_that_goes_another_way_is_not_given_what_was_begun() -> None:

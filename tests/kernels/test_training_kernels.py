@@ -203,18 +203,20 @@ def test_entropy(n: int, V: int, pad: int, smoothing: float) -> None:
     assert bool((wide[:, V:] == 0).all())
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize(("n", "V", "pad"), [(5, 23, 9), (3, 9000, 24)])
-def test_the_gradient_of_scores_in_8_bits(n: int, V: int, pad: int) -> None:
+def test_the_gradient_of_scores_in_8_bits(n: int, V: int, pad: int, smoothing: float) -> None:
     """What is multiplied on the head's way back: shares to three bits of fraction, without what the target
     takes off, and nothing behind V."""
     wide = torch.nn.functional.pad(4 * draw(n, V), (0, pad), value=1e9)
     targets = torch.arange(n, device=DEVICE) * 7 % V
     targets[1] = NOT_SCORED
     narrow = torch.full_like(wide, 3.0).to(TYPE)
-    launch.into_gradient(wide, targets, V, 0.0, narrow)
+    launch.into_gradient(wide, targets, V, smoothing, narrow)
     shares = narrow.float() * SHARE_UNIT
     scored = targets >= 0
-    wide[scored, targets[scored]] += 1
+    wide[scored, targets[scored]] += 1 - smoothing
+    wide[scored, :V] += smoothing / V
     # The interpreter does not carry what is rounded up over to the exponent.
     loss_of_bits = 0.063 if ON_GPU else 0.51
     assert bool(((shares - wide).abs() <= loss_of_bits * wide.abs() + 2**-18).all())

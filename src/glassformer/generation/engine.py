@@ -197,7 +197,10 @@ class Engine:
             self._read_chunks(rows, counts)
 
     def _read_chunks(self, rows: list[Row], counts: list[int]) -> None:
-        """So many tokens of each prompt, together; if that goes wrong, only those it goes wrong for end."""
+        """So many tokens of each prompt, together; if that goes wrong, one by one, so that only those end
+        that it goes wrong for. Whoever may have been read by then is read again from its start.
+        """
+        starts = [row.slot.length for row in rows if row.slot is not None]
         wanted = [count if row.scores_prompt else 0 for row, count in zip(rows, counts, strict=True)]
         try:
             pieces = [self._piece(*piece) for piece in zip(rows, counts, wanted, strict=True)]
@@ -206,8 +209,9 @@ class Engine:
             if len(rows) == 1:
                 self._end(rows[0], Ending.FAILED, error)
                 return
-            for row, count in zip(rows, counts, strict=True):
-                if self._reopen(row) and row.unread > 1:
+            for row, count, start in zip(rows, counts, starts, strict=True):
+                untouched = row.slot is not None and row.slot.length == start
+                if (untouched or self._reopen(row)) and row.unread > 1:
                     self._read_chunks([row], [min(row.unread - 1, count)])
             return
         for row, told in zip(rows, scores, strict=True):
@@ -334,6 +338,8 @@ class Engine:
 
     def _reopen(self, row: Row) -> bool:
         """After a step that went wrong: what of it has reached a slot is not known, so that is given back."""
+        if row.handle.ending is not None:
+            return False
         try:
             self._close(row)
             self._open(row)

@@ -64,7 +64,8 @@ class Drawing:
         self._listed = torch.empty(ROWS, self._groups, dtype=torch.int32, device=device)
         self._candidates = torch.empty(ROWS, FEW, dtype=torch.int32, device=device)
         self._early = begins_early(device)
-        self.chosen = torch.empty(ROWS, dtype=torch.int32, device=device)
+        self.unsure = 0  # rows so far for which sampling.py was asked
+        self._device = device
         self._said = torch.empty(TOLD, ROWS, dtype=torch.int32, pin_memory=device.type == "cuda")
         self._done: list[torch.cuda.Event | None] = [None] * TOLD
         self._draws = 0
@@ -123,7 +124,6 @@ class Drawing:
             *tiles,
             self._listed,
             self._candidates,
-            self.chosen,
             self._said,
             *((places[name] if moves else None) for name in ("tokens", "positions", "live")),
             ROWS=ROWS,
@@ -138,9 +138,9 @@ class Drawing:
     def tell(self) -> int:
         """The host may have what was chosen, when it is there; what to ask `read` for."""
         which = self._draws = (self._draws + 1) % TOLD
-        if self.chosen.is_cuda:
+        if self._device.type == "cuda":
             done = self._done[which] = torch.cuda.Event()
-            done.record(torch.cuda.current_stream(self.chosen.device))
+            done.record(torch.cuda.current_stream(self._device))
         return which
 
     def read(
@@ -166,6 +166,7 @@ class Drawing:
                 return None
             which = [rows[i] for i in unsure]
             again = [samplers[row] for row in which], [positions[row] for row in which]
+            self.unsure += len(unsure)
             settled: list[int] = sampling.choose(scores[which], *again).tolist()
             for i, token in zip(unsure, settled, strict=True):
                 chosen[i] = token

@@ -35,7 +35,7 @@ T = TypeVar("T")
 Precision = Literal["float32", "bfloat16"]
 IDLE = Sampler(temperature=0)  # of rows that belong to nobody
 LEAST_REACH = 256  # positions that attention looks at; further ones are four times as many
-FEW_TEXTS = 2  # up to which products row by row are the faster ones
+VECTOR_TEXTS = 2  # up to which products row by row are the faster ones
 
 
 class GraphStep(RowStep):
@@ -65,7 +65,7 @@ class GraphStep(RowStep):
         self.device = weights.embedding.device
         self._nobodys = pages  # a page behind those that are handed out
         if products is None:
-            few = texts <= FEW_TEXTS and weights.most_inputs <= MOST_INPUTS
+            few = texts <= VECTOR_TEXTS and weights.most_inputs <= MOST_INPUTS
             products = "vectors" if few else "tiles"
         self.products: Products = products
         self._walk = Walk(weights, ROWS, pages + 1, size, products, texts)
@@ -92,7 +92,8 @@ class GraphStep(RowStep):
         if ahead is not None and rows is not None:
             same = ahead.undisturbed and rows == list(range(len(ahead.slots)))
             draw = self._spared(partial(self._move_on, ahead.slots)) if same else None
-            scores = self._walk.scores if ahead.undisturbed and draw is None else None
+            # If the step after it was begun, or half begun, the scores that stand are not its own.
+            scores = self._walk.scores if ahead.undisturbed and not same else None
             tokens = self._drawing.read(ahead.draw, scores, ahead.samplers, ahead.positions, rows)
         if tokens is None:  # nothing was begun, or it takes scores to settle that are no longer there
             tokens, draw = super().choose(pieces, samplers, positions), None

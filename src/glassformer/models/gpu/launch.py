@@ -336,9 +336,8 @@ def activate_back(above: Tensor, a: Tensor, kind: str, seed: Tensor, site: int, 
 def into_gradient(
     scores: Tensor, targets: Tensor, entries: int, smoothing: float, narrow: Tensor | None = None
 ) -> Tensor:
-    """Each row's loss (n) in float32; scores (n, ≥ entries) become the gradient of it, and so does `narrow`
-    in 8 bits, without what the target takes off. Twin of objectives/loss.py's `with_gradient`; a negative
-    target is not scored.
+    """Each row's loss (n) in float32; scores (n, ≥ entries) become the gradient of it, `narrow` the shares of
+    the softmax in 8 bits. Twin of objectives/loss.py's `with_gradient`; a negative target is not scored.
     """
     n, stride = scores.shape
     losses = torch.empty(n, dtype=torch.float32, device=scores.device)

@@ -88,4 +88,6 @@ class Head:
             own = self.w.index_select(0, targets.clamp(min=0))
             scored = (targets >= 0).to(into.dtype)[:, None]
             torch.addcmul(shared, own, scored, value=smoothing - 1, out=into)
+            if smoothing:
+                into.addcmul_(self.w[:entries].sum(0), scored, value=-smoothing / entries)
         return losses

@@ -1,11 +1,12 @@
 """Numbers of 8 bits for products on the way forward (training.precision fp8): a sign, four bits of exponent,
-three of fraction (e4m3). On the way back the head multiplies shares of entries in them; what the target takes
-off, nearly one, is not among them: the GPU adds up in so few bits that small shares beside it would be lost.
+three of fraction (e4m3). What is multiplied is brought into their range by a power of two: a weight by its
+largest entry, the result of a norm by the largest that it can be, √C times its gain. Nothing ever lies beyond
+the range, and nothing of earlier steps is kept.
 
-What is multiplied is brought into their range by a power of two, so that nothing but the three bits is lost:
-a weight by its largest entry, the result of a norm by the largest that it can be, √C times its gain. Nothing
-ever lies beyond the range, and nothing of earlier steps is kept. The rest of the way back is in the type of
-the pass.
+On the way back the head multiplies the shares of a softmax in them. What the target takes off, nearly one, is
+not among them: the GPU adds up in so few bits that small shares beside it would be lost. Below 2⁻¹⁴ a share
+has fewer bits than three, and below 2⁻¹⁸ it is nothing: of vocabularies of more than MOST_SHARED entries the
+head goes by the type of the pass, as does the rest of the way back.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from glassformer.models.layers import LayerNorm, RMSNorm
 
 TYPE = torch.float8_e4m3fn
 LARGEST, SHARE_UNIT = 448.0, 2.0**-8
+MOST_SHARED = 1 << 16
 MULTIPLE = 16  # sizes of what is multiplied are multiples of it
 
 

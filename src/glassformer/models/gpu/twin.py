@@ -38,7 +38,7 @@ from glassformer.models.gpu.functions import (
     operations,
 )
 from glassformer.models.gpu.loss import NarrowHead, own_entropy, padding
-from glassformer.models.gpu.narrow import MULTIPLE, Behind, Narrow, Narrows, Pair
+from glassformer.models.gpu.narrow import MOST_SHARED, MULTIPLE, Behind, Narrow, Narrows, Pair
 from glassformer.models.gpu.slots import Slots
 from glassformer.models.layers import ACTIVATIONS, MLP, GatedMLP, LayerNorm, RMSNorm
 from glassformer.models.model import LanguageModel, Readout, scores
@@ -253,7 +253,7 @@ def narrow_pairs(model: LanguageModel) -> list[Behind]:
             add(block.attention_norm, block.attention.qkv.weight, len(block.attention.qkv.weight))
         if isinstance(block.mlp_shift, Unshifted):
             add(block.mlp_norm, block.mlp.up.weight, len(block.mlp.up.weight))
-    if not model.dropout.p:
+    if not model.dropout.p and model.vocab <= MOST_SHARED:
         head = model.unembedding.weight
         add(model.stack.norm, head, len(head) + padding(len(head)), both_ways=True)
     return found

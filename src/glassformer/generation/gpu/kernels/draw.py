@@ -8,13 +8,11 @@
                       If it is not, only what is better can be: the best key of those, and again. Groups
                       whose best score is too low for that are never looked at
 
-With a small k few tokens can be among the k best: those that reach a bound which k tiles or k groups reach
-with their best scores. Their keys are made by settle_kernel, and each is compared with each.
+Where few tokens can be among the k best, it settles by few.py, and their keys are made there.
 
 PyTorch adds up probabilities in float32, in an order of its own, and keys are kept here in float32. Where the
 choice hangs on such a rounding, the answer is UNSURE, and sampling.py has to be asked: so the two never
-disagree. Rows that hold no numbers, or none that is finite, are left to it as well, and so are rows in which
-more tokens than FEW are as good as the k-th best.
+disagree. Rows that hold no numbers, or none that is finite, are left to it as well.
 
 Letters: R rows, V vocabulary.
 """
@@ -22,53 +20,22 @@ Letters: R rows, V vocabulary.
 import triton
 import triton.language as tl
 
+from glassformer.generation.gpu.kernels.few import are_few, choose_of_few, list_groups, scores_of
 from glassformer.generation.gpu.kernels.functions import wait
-from glassformer.generation.noise import FIRST as FIRST_FACTOR
-from glassformer.generation.noise import GOLDEN as GOLDEN_STEP
-from glassformer.generation.noise import SECOND as SECOND_FACTOR
-
-FIRST, SECOND, GOLDEN = tl.constexpr(FIRST_FACTOR), tl.constexpr(SECOND_FACTOR), tl.constexpr(GOLDEN_STEP)
-UNSURE, OPEN = tl.constexpr(-1), tl.constexpr(-2)  # not to be said here; not known yet
-TINY = tl.constexpr(1e-37)  # what is less may be nothing in float32
-CLOSE, CLOSE_SHARE = tl.constexpr(1e-6), tl.constexpr(4e-7)  # keys no further apart are not told apart
-MIN_P_SLACK = tl.constexpr(1e-5)  # in the logarithm
-TOP_P_SLACK, TOP_P_SLACK_EACH = tl.constexpr(1e-6), tl.constexpr(2e-8)  # in the share of better tokens
-NOTHING = tl.constexpr(-float("inf"))
-
-
-@triton.jit
-def _mix(bits):
-    bits = (bits ^ (bits >> 30)) * FIRST
-    bits = (bits ^ (bits >> 27)) * SECOND
-    return bits ^ (bits >> 31)
-
-
-@triton.jit
-def gumbel(key, token):
-    """Twin of `noise.gumbel`: the number of a token in a row with this key, in double precision."""
-    bits = _mix(key + (token + 1).to(tl.uint64) * GOLDEN)
-    uniform = ((bits >> 12).to(tl.float64) + 0.5) * 2.220446049250313e-16  # 2⁻⁵²
-    return -tl.log(-tl.log(uniform))
-
-
-@triton.jit
-def tempered(logit, by, MULTIPLIES: tl.constexpr):
-    """A score ÷ temperature, to the last bit as PyTorch computes it on this device."""
-    return logit * by if MULTIPLIES else logit / by
-
-
-@triton.jit
-def keyed(score, token, seed_keys, ats, row):
-    """Scores with the noise of their tokens, in this row at its place."""
-    at = tl.load(ats + row).to(tl.uint64, bitcast=True)
-    row_key = _mix(tl.load(seed_keys + row).to(tl.uint64, bitcast=True) + at)
-    return (score.to(tl.float64) + gumbel(row_key, token)).to(tl.float32)
-
-
-@triton.jit
-def are_few(k, greedy, V: tl.constexpr, GROUPS: tl.constexpr, FEW: tl.constexpr):
-    """Whether a row is drawn by comparing each of few tokens with each."""
-    return (greedy == 0) & (k < V) & (((k <= FEW // 2) & (k <= GROUPS)) | (V <= FEW))
+from glassformer.generation.gpu.kernels.keys import (
+    MIN_P_SLACK,
+    NOTHING,
+    OPEN,
+    TOP_P_SLACK,
+    TOP_P_SLACK_EACH,
+    UNSURE,
+    is_close,
+    judged,
+    keyed,
+    number,
+    ordered,
+    tempered,
+)
 
 
 @triton.jit
@@ -124,151 +91,6 @@ def keys_kernel(
 
 
 @triton.jit
-def ordered(x):
-    """float32 as int32, in the same order."""
-    bits = x.to(tl.int32, bitcast=True)
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
-
-
-@triton.jit
-def number(bits):
-    """What is `ordered` so."""
-    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def list_groups(listed, group_top, least):
-    """Name the groups whose best score is at least that, and more than nothing; how many there are."""
-    tl.debug_barrier()  # whoever still reads the list before
-    good = ((group_top >= least) & (group_top > NOTHING)).to(tl.int32)
-    tl.store(listed + tl.cumsum(good, 0) - 1, tl.arange(0, group_top.shape[0]), good > 0)
-    tl.debug_barrier()
-    return tl.sum(good)
-
-
-@triton.jit
-def scores_of(
-    listed,
-    first,
-    count,
-    logits,
-    by,
-    V: tl.constexpr,
-    GROUP: tl.constexpr,
-    BLOCK: tl.constexpr,
-    MULTIPLIES: tl.constexpr,
-):
-    """The tokens of some groups of the list, whether they are there, and their scores."""
-    i = tl.arange(0, BLOCK)
-    place = first + i // GROUP
-    token = tl.load(listed + place, place < count, 0) * GROUP + i % GROUP
-    there = (place < count) & (token < V)
-    return token, there, tempered(tl.load(logits + token, there, NOTHING), by, MULTIPLIES)
-
-
-@triton.jit
-def is_close(second_key, key):
-    """Whether rounding may have changed their order, or there is no best key."""
-    return (key == NOTHING) | (second_key > key - (CLOSE + CLOSE_SHARE * tl.abs(key)))
-
-
-@triton.jit
-def judged(score, top, more, share, k, p, slack, floor):
-    """What the filters say of tokens that so many are better than, with this share: (taken, left out)."""
-    share = tl.where(share == 0.0, tl.where(p > TINY, -1.0, 0.0), share)  # the best one is always within
-    p = tl.where(p < 1.0, p, 2.0)
-    likely = (score >= floor + MIN_P_SLACK) | (score == top)
-    unlikely = (score < floor - MIN_P_SLACK) & (score != top)
-    return (more < k) & (share < p - slack) & likely, (more >= k) | (share >= p + slack) | unlikely
-
-
-@triton.jit
-def bound_of_best(
-    tile_tops, group_top, top, k, TILES: tl.constexpr, GROUPS: tl.constexpr, MOST: tl.constexpr
-):
-    """A score that at least k tokens reach, and hardly more than MOST groups."""
-    t = tl.arange(0, tile_tops.shape[0])
-    rank = tl.sum((tile_tops[None, :] > tile_tops[:, None]).to(tl.int32), 1)
-    bound = tl.min(tl.where((rank < k) & (t < TILES), tile_tops, float("inf")))
-    low = ordered(tl.where(k <= TILES, bound, NOTHING)).to(tl.int64)
-    order = ordered(group_top).to(tl.int64)
-    high = ordered(top).to(tl.int64)
-    reached = tl.where(k <= GROUPS, tl.sum((order >= low).to(tl.int32)), 0)
-    while (low < high) & (reached > MOST):
-        middle = (low + high + 1) >> 1
-        count = tl.sum((order >= middle).to(tl.int32))
-        enough = count >= k
-        low, high = tl.where(enough, middle, low), tl.where(enough, high, middle - 1)
-        reached = tl.where(enough, count, reached)
-    return number(low.to(tl.int32))
-
-
-@triton.jit
-def choose_of_few(
-    logits,
-    by,
-    seed_keys,
-    ats,
-    row,
-    tile_tops,
-    group_top,
-    top,
-    k,
-    p,
-    floor,
-    listed,
-    candidates,
-    V: tl.constexpr,
-    TILES: tl.constexpr,
-    GROUPS: tl.constexpr,
-    GROUP: tl.constexpr,
-    FEW: tl.constexpr,
-    BESIDE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    MULTIPLIES: tl.constexpr,
-):
-    """The chosen token, or UNSURE, of a row that is drawn from its k best."""
-    bound = bound_of_best(tile_tops, group_top, top, k, TILES, GROUPS, FEW * 3 // 4)
-    groups = list_groups(listed, group_top, bound)
-    count = 0
-    for start in range(0, groups, BLOCK // GROUP):
-        token, there, score = scores_of(listed, start, groups, logits, by, V, GROUP, BLOCK, MULTIPLIES)
-        good = (there & (score >= bound)).to(tl.int32)
-        place = count + tl.cumsum(good, 0) - 1
-        tl.store(candidates + place, token, (good > 0) & (place < FEW))
-        count += tl.sum(good)
-    tl.debug_barrier()
-
-    # Each beside each: how many are better, and what they have together
-    i = tl.arange(0, FEW)
-    there = i < tl.minimum(count, FEW)
-    token = tl.load(candidates + i, there, V)
-    score = tempered(tl.load(logits + token, there, NOTHING), by, MULTIPLIES)
-    more, better = tl.zeros((FEW,), tl.int32), tl.zeros((FEW,), tl.float32)
-    for start in range(0, tl.minimum(count, FEW), BESIDE):
-        j = start + tl.arange(0, BESIDE)
-        other = tl.load(candidates + j, j < count, V)
-        rival = tempered(tl.load(logits + other, j < count, NOTHING), by, MULTIPLIES)[None, :]
-        above = rival > score[:, None]
-        before = above | ((rival == score[:, None]) & (other[None, :] < token[:, None]))
-        more += tl.sum(above.to(tl.int32), 1)
-        better += tl.sum(tl.where(before, tl.exp(rival - top), 0.0), 1)
-
-    # p is a share of what top-k leaves
-    kept = there & (more < k)
-    everything = tl.sum(tl.where(kept, tl.exp(score - top), 0.0))
-    slack = TOP_P_SLACK + TOP_P_SLACK_EACH * tl.sum(kept.to(tl.int32)).to(tl.float32)
-    taken, left_out = judged(score, top, more, better / everything, k, p, slack, floor)
-    key = tl.where(left_out, NOTHING, keyed(score, token, seed_keys, ats, row))
-    key = tl.where(there, key, NOTHING)
-    best = tl.max(key)
-    which = tl.min(tl.where(there & (key == best), token, V))
-    close = is_close(tl.max(tl.where(token == which, NOTHING, key)), best)
-    sure = tl.max((taken & (token == which)).to(tl.int32)) > 0
-    return tl.where(sure & ~close & (count <= FEW), which, UNSURE)
-
-
-@triton.jit
 def settle_kernel(
     logits,
     seed_keys,
@@ -287,7 +109,6 @@ def settle_kernel(
     group_tops,
     listed,
     candidates,
-    chosen,
     told,
     tokens,
     positions,
@@ -397,7 +218,6 @@ def settle_kernel(
         close = is_close(tl.max(tl.where(whose == rival_token, next_best, first)), key)
         answer = tl.where(taken, token, tl.where(left_out & ~close, OPEN, UNSURE))
         token = tl.where(answer == OPEN, rival_token, token)
-    tl.store(chosen + row, answer)
     at = tl.load(ats + row)
     tl.store(told + at % TOLD * ROWS + row, answer)
     if tokens is not None:

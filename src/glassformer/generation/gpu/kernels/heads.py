@@ -44,7 +44,8 @@ def heads_kernel(
     NORM: tl.constexpr,
     EARLY: tl.constexpr = False,
 ):
-    """One head's query, key or value of one row (R, H D + G D + G E): the heads in this order.
+    """One head's query, key or value of one row (R, H D + G D + G E): the heads in this order. Without a norm
+    it is the slow twin of `hand_out`.
 
     Queries and keys are normed and turned; queries get the scale of the scores. `tokens_at` (R) are the
     positions, `tables` (R, TABLE) the pages of a row's text, (pages, G, P, D or E) what is in them.

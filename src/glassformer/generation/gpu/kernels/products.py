@@ -67,7 +67,7 @@ def vectors_kernel(
     """Some outputs of R rows of x (R, K), or of those that `picks` names.
 
     Tiles are BN rows of weights, one for each warp, by BK inputs; a warp has TIMES such rows. x is read by
-    each warp for itself, so that no warp waits for another.
+    each warp for itself, so that no warp waits for another but where two heads' numbers turn together.
     """
     TURNS: tl.constexpr = cos is not None
     TILES: tl.constexpr = (K + BK - 1) // BK
@@ -216,7 +216,7 @@ def tiles_kernel(
         line = tl.minimum(
             first + tl.arange(0, triton.next_power_of_2((PART + LINE - 1) // LINE)) * LINE, K - 1
         )
-        lines = tl.minimum(n, N - 1)[:, None] * K + line[None, :]
+        lines = tl.minimum(n, N - 1)[:, None].to(tl.int64) * K + line[None, :]
         fetch_ahead(weight + lines)
         if FINISH == "swiglu":
             fetch_ahead(weight + N * K + lines)

@@ -17,8 +17,8 @@ def entropy(
     row whose target is negative. Few rows are under way at once: the second look finds one in the cache.
 
     Each lane has a largest score and a sum of its own, and asks for a new largest once for all its tiles.
-    The gradient is also written in 8 bits, UNITS for a whole, if there is a place for it: but for what the
-    target takes off, beside which the other shares would be lost.
+    The shares alone are also written in 8 bits, UNITS for a whole, if there is a place for them: without what
+    the target takes off, beside which they would be lost, and what smoothing does, which would be.
     """
     lane = tl.arange(0, N)
     for row in range(tl.program_id(0), n, tl.num_programs(0)):
@@ -57,13 +57,13 @@ def entropy(
                 col = first + i * N + lane
                 x = tl.load(ROW + col, mask=col < STRIDE, other=0.0, eviction_policy="evict_first")
                 share = tl.exp2((x.to(tl.float32) - most) * LOG2E) * share_of_one
-                if SMOOTHED:
-                    share -= on_all
                 share = tl.where(col < V, share, 0.0)
                 if NARROW is not None:
                     narrow = (share * UNITS).to(NARROW.dtype.element_ty)
                     place = NARROW + row * tl.full((), 1, tl.int64) * STRIDE + col
                     tl.store(place, narrow, mask=col < STRIDE, eviction_policy="evict_first")
                 share -= tl.where(col == target, on_target, 0.0)
+                if SMOOTHED:
+                    share -= tl.where(col < V, on_all, 0.0)
                 share = share.to(SCORES.dtype.element_ty)
                 tl.store(ROW + col, share, mask=col < STRIDE, eviction_policy="evict_first")
