@@ -17,7 +17,7 @@ from glassformer.config.model import ModelConfig
 from glassformer.generation.gpu import choose, walk
 from glassformer.generation.gpu.asked import Asked
 from glassformer.generation.gpu.choose import PLACES, SETTINGS, Drawing
-from glassformer.generation.gpu.walk import Products, Walk
+from glassformer.generation.gpu.walk import Products, Standing, Walk
 from glassformer.generation.gpu.weights import lay_out
 from glassformer.models.build import Decoder
 from tests.kernels.offline import Compiling
@@ -93,7 +93,7 @@ def main() -> None:
                     made._early = {"EARLY": True, "launch_pdl": True}  # as on a Hopper card
                     tables = torch.empty(64, 64, dtype=torch.int32, device="meta")
                     for alone in (False, True):
-                        made.read(R, rows, rows, tables, model.limit or 0, alone)
+                        made.read(R, rows, Standing(rows, tables, model.limit or 0, alone))
                     made.score(R, rows)
         asked, places = (Asked(torch.device("cpu"), shapes) for shapes in (SETTINGS, PLACES))
         for multiplies in (True, False):

@@ -23,7 +23,7 @@ from glassformer.generation.gpu.asked import Asked
 from glassformer.generation.gpu.choose import PLACES, SETTINGS, Drawing
 from glassformer.generation.gpu.fitting import fits
 from glassformer.generation.gpu.graphs import Graphs
-from glassformer.generation.gpu.walk import MOST_INPUTS, Products, Walk
+from glassformer.generation.gpu.walk import MOST_INPUTS, Products, Standing, Walk
 from glassformer.generation.gpu.weights import lay_out
 from glassformer.generation.pages import SIZE
 from glassformer.generation.rows import ROWS, RowStep
@@ -234,7 +234,7 @@ class GraphStep(RowStep):
 
     def _read(self, R: int, reach: int, alone: bool = False) -> None:
         places, tables = self._places.device, self._asked.device["tables"]
-        self._walk.read(R, places["tokens"], places["positions"], tables, reach, alone)
+        self._walk.read(R, places["tokens"], Standing(places["positions"], tables, reach, alone))
 
     def _score(self, R: int) -> None:
         self._walk.score(R, self._asked.device["picks"])

@@ -11,7 +11,7 @@ Letters: R rows, L layers, C model width, H heads, K key-value heads, D head wid
 width, V vocabulary, P positions of a page.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,6 +45,15 @@ TILE_STAGES = 4  # tiles of weights that are under way at once
 PARTS = 4  # into which the sums of the narrow outputs of tiles are divided
 
 
+class Standing(NamedTuple):
+    """Where rows stand in their texts."""
+
+    positions: Tensor  # (R)
+    tables: Tensor  # (R, pages of a whole context)
+    reach: int  # no position is beyond the first so many
+    alone: bool = False  # no text has more than one row
+
+
 class Walk:
     """A model's kernels, and the memory that they work on."""
 
@@ -73,18 +82,13 @@ class Walk:
         self._arrived = torch.zeros(rows, w.heads, dtype=torch.int32, device=device)
         self.scores = room(rows, w.vocab)  # of the rows that are picked
 
-    def read(
-        self, R: int, tokens: Tensor, positions: Tensor, tables: Tensor, reach: int, alone: bool = False
-    ) -> None:
-        """R rows through all layers: their keys and values are kept, the stream stands where it ends.
-
-        No row's position is beyond the first `reach`; `alone`: no text has more than one row.
-        """
+    def read(self, R: int, tokens: Tensor, rows: Standing) -> None:
+        """R rows through all layers: their keys and values are kept, the stream stands where it ends."""
         w = self.weights
         embed_kernel[(R,)](
             self._x,
             tokens,
-            positions,
+            rows.positions,
             w.embedding,
             w.places,
             w.embedding_scale,
@@ -96,7 +100,7 @@ class Walk:
             self._join(R, w.layers[0].attention_norm)
         after = [layer.attention_norm for layer in w.layers[1:]] + [w.norm]
         for i, (layer, norm) in enumerate(zip(w.layers, after, strict=True)):
-            self._layer(R, i, layer, norm, positions, tables, reach, alone)
+            self._layer(R, i, layer, norm, rows)
 
     def score(self, R: int, picks: Tensor) -> None:
         """Scores of the R rows that `picks` names."""
@@ -107,20 +111,10 @@ class Walk:
         else:
             self._by_vectors(R, self._x, matrix, self.scores, norm=norm, picks=picks)
 
-    def _layer(
-        self,
-        R: int,
-        i: int,
-        layer: Layer,
-        after: Norm,
-        positions: Tensor,
-        tables: Tensor,
-        reach: int,
-        alone: bool,
-    ) -> None:
+    def _layer(self, R: int, i: int, layer: Layer, after: Norm, rows: Standing) -> None:
         """One layer; `after` is the norm that the next one reads through."""
         act = self.weights.activation
-        heads = self._heads(i, positions, tables)
+        heads = self._heads(i, rows)
         if layer.qk_norm.kind == "none":
             made: dict[str, Any] = {"out": self._q, "finish": "heads", "heads": heads}
         else:
@@ -131,7 +125,7 @@ class Walk:
             self._by_vectors(R, self._x, layer.qkv, norm=layer.attention_norm, **made)
         if not made.get("heads"):
             self._norm_heads(R, layer.qk_norm, heads)
-        self._attend(R, i, positions, tables, reach, alone)
+        self._attend(R, i, rows)
         if not self._tiled:
             self._by_vectors(R, self._z, layer.out, self._x, "add")
             self._by_vectors(R, self._x, layer.up, self._units, act, norm=layer.mlp_norm)
@@ -143,12 +137,12 @@ class Walk:
         self._by_tiles(R, self._units, layer.down, self._parts, "part")
         self._join(R, after, layer.down)
 
-    def _heads(self, i: int, positions: Tensor, tables: Tensor) -> dict[str, Any]:
+    def _heads(self, i: int, rows: Standing) -> dict[str, Any]:
         """What the heads of a layer are made by, and where its keys and values go."""
         w = self.weights
         return {
-            "tokens_at": positions,
-            "tables": tables,
+            "tokens_at": rows.positions,
+            "tables": rows.tables,
             "cos": w.cos,
             "sin": w.sin,
             "scale": w.score_scale,
@@ -159,7 +153,7 @@ class Walk:
             "D": w.head_width,
             "E": w.value_width,
             "P": self._size,
-            "TABLE": tables.shape[1],
+            "TABLE": rows.tables.shape[1],
         }
 
     def _norm_heads(self, R: int, norm: Norm, heads: dict[str, Any]) -> None:
@@ -177,14 +171,14 @@ class Walk:
             **self._early,
         )
 
-    def _attend(self, R: int, i: int, positions: Tensor, tables: Tensor, reach: int, alone: bool) -> None:
+    def _attend(self, R: int, i: int, rows: Standing) -> None:
         w = self.weights
-        attend_kernel[(R, w.heads, -(-reach // SPAN))](
+        attend_kernel[(R, w.heads, -(-rows.reach // SPAN))](
             self._q,
             self.keys[i],
             self.values[i],
-            positions,
-            tables,
+            rows.positions,
+            rows.tables,
             w.slopes,
             self._z,
             self._found,
@@ -196,11 +190,11 @@ class Walk:
             BD=next_power_of_2(w.head_width),
             BE=next_power_of_2(w.value_width),
             P=self._size,
-            TABLE=tables.shape[1],
+            TABLE=rows.tables.shape[1],
             WINDOW=w.window,
             SPAN=SPAN,
             SPANS=self._found.shape[2],
-            ALONE=alone and self._few,  # many programs hide each other's waiting, and need the room
+            ALONE=rows.alone and self._few,  # many programs hide each other's waiting, and need the room
             **self._early,
         )
 
