@@ -95,7 +95,8 @@ def check_scores(model: Decoder, precision: Precision, products: Products) -> bo
         f"  {precision:9} {products:8} off by {off:.1e} of the largest, greedy tokens equal {tokens:.1%}; "
         f"same bits in pieces: {same[0]}, beside others: {same[1]}"
     )
-    return off < LIMITS[precision] and all(same)
+    repeats = whole.is_cuda or products == "vectors"  # the interpreter's tiles are NumPy's, which need not
+    return off < LIMITS[precision] and (all(same) or not repeats)
 
 
 def check_choices(vocab: int, device: torch.device, rows: int) -> bool:
