@@ -24,10 +24,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from glassformer.core.errors import GlassformerError, UsageError
 from glassformer.generation import sampling
 from glassformer.generation.plain import start_of
-from glassformer.generation.request import Choice, Ending, Handle, Request, Written
+from glassformer.generation.request import (
+    Choice,
+    Ending,
+    Handle,
+    Request,
+    Written,
+    check_request,
+    no_numbers,
+    no_room,
+    written,
+)
 from glassformer.generation.sampling import Said
 from glassformer.generation.step import Piece, Slot, Step
 from glassformer.models.tap import Tap, off
@@ -397,52 +406,6 @@ class Engine:
             row.request.on_end(row.handle)
         except Exception as raised:
             row.handle.error = row.handle.error or raised
-
-
-def check_request(request: Request, step: Step) -> None:
-    """Refuse what cannot be written, before it takes anybody's time."""
-    if not request.ids:
-        raise UsageError("there is nothing to go on from: expected a prompt of at least one token")
-    unknown = [i for i in (*request.ids, *request.forced, *request.sampler.bias) if not 0 <= i < step.vocab]
-    if unknown:
-        raise UsageError(f"id {unknown[0]} is outside the vocabulary of {step.vocab} entries")
-    if request.tokens < 0 or (request.tokens == 0 and not request.scores_prompt):
-        raise UsageError(f"{request.tokens} tokens to write: expected at least 1")
-    if len(request.forced) > request.tokens:
-        raise UsageError(
-            f"{len(request.forced)} tokens are to be written first, and {request.tokens} at most"
-        )
-    if not request.sampler.is_greedy and request.sampler.seed is None:
-        raise UsageError("a sampler that draws needs a seed: Sampler.with_seed() gives it one")
-    limit = step.limit
-    if limit is not None and request.scores_prompt and len(request.ids) > limit:
-        raise UsageError(
-            f"a prompt of {len(request.ids)} tokens cannot be scored at once: expected {limit} at most"
-        )
-    if limit is not None and not request.slides and len(request.ids) > limit:
-        raise UsageError(
-            f"a prompt of {len(request.ids)} tokens is longer than the context of {limit}: shorten it"
-        )
-
-
-def no_room() -> GlassformerError:
-    return GlassformerError("there is no room for the keys and values of this text: ask for a shorter one")
-
-
-def no_numbers() -> GlassformerError:
-    return GlassformerError(
-        "no token can be chosen: the model's scores are no numbers, so its weights are damaged or it diverged"
-    )
-
-
-def written(scores: Tensor, ids: Sequence[int], likeliest: int) -> list[Written]:
-    """Tokens and how likely each was, by scores (R, V) of what comes next."""
-    log_probs = scores.float().log_softmax(-1)
-    own = log_probs.gather(-1, torch.tensor(ids, device=scores.device)[:, None])[:, 0].tolist()
-    best = log_probs.topk(min(likeliest, scores.shape[-1]), dim=-1)
-    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    rows = [tuple(zip(tokens, values, strict=True)) for tokens, values in pairs]
-    return [Written(i, value, row) for i, value, row in zip(ids, own, rows, strict=True)]
 
 
 def _shares(request: Request) -> bool:

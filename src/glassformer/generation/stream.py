@@ -8,8 +8,8 @@ import torch
 
 from glassformer.core.errors import UsageError
 from glassformer.generation.beam import SlotState, beam_search, read_slots
-from glassformer.generation.engine import Engine, check_request
-from glassformer.generation.request import Constraint, Ending, Handle, Request, Written
+from glassformer.generation.engine import Engine
+from glassformer.generation.request import Constraint, Ending, Handle, Request, Written, check_request
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.step import Step
 from glassformer.tokenizers.tokenizer import Decoding, Tokenizer
