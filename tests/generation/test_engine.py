@@ -183,6 +183,25 @@ def test_a_step_that_goes_wrong_for_one_text_ends_that_one(family: str, longer: 
         assert told[i].ids == (want[: want.index(7) + 1] if 7 in want[:-1] else want)
 
 
+def test_a_listener_may_end_everything_while_prompts_are_read_again() -> None:
+    """What has ended is not opened once more: its pages would never come back."""
+    model = tiny_model(context=64)
+    engine = Engine(open_step(model, 10))
+    free = engine.step.pages.available  # type: ignore[attr-defined]
+
+    def no_tap(start: int) -> Tap:
+        def breaks(site: str, x: Tensor) -> Tensor:
+            raise RuntimeError("broken")
+
+        return breaks
+
+    first = Told(engine, prompt(20), 2, new_tap=no_tap, on_end=lambda _: engine.end_all())
+    second = Told(engine, prompt(20, 2), 2)
+    run(engine)
+    assert first.handle.ending is Ending.FAILED and second.handle.ending is Ending.CANCELLED
+    assert engine.step.pages.available == free  # type: ignore[attr-defined]
+
+
 def test_a_fault_that_passes_changes_no_text() -> None:
     """Also of texts that have slid already: they go on from where they stood."""
 
