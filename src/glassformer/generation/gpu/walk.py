@@ -36,11 +36,12 @@ FEW_INPUTS = 1024  # of which it can keep several rows
 # Sizes that change how fast it is, and the order of sums: SPAN, INPUTS, TILE_INPUTS and PARTS.
 SPAN = 64  # positions that one program looks at
 OUTPUTS, INPUTS = 2, 128  # of a tile of weights, vectors; as many warps as outputs
-TIMES = ((1 << 14, 4), (1 << 11, 2), (0, 1))  # from so many outputs on a warp has so many rows of weights
+MANY_OUTPUTS = 1 << 14  # those of the scores
+TIMES = ((MANY_OUTPUTS, 4), (1 << 11, 2), (0, 1))  # from so many on a warp has so many rows of weights
 # The same, tiles, by how many texts are written at once: rows of x, and of weights, that a tile has
 FEW_TEXTS, FEW_TILE, MANY_TILE = 16, (16, 32), (64, 16)
 TILE_INPUTS = {2: 128, 4: 64}  # by bytes of a number
-MANY_OUTPUTS, SCORE_OUTPUTS = 1 << 14, 64  # from so many on, of the scores, a tile has so many
+SCORE_OUTPUTS = 64  # of a tile of scores
 TILE_STAGES = 4  # tiles of weights that are under way at once
 PARTS = 4  # into which the sums of the narrow outputs of tiles are divided
 
@@ -114,17 +115,7 @@ class Walk:
     def _layer(self, R: int, i: int, layer: Layer, after: Norm, rows: Standing) -> None:
         """One layer; `after` is the norm that the next one reads through."""
         act = self.weights.activation
-        heads = self._heads(i, rows)
-        if layer.qk_norm.kind == "none":
-            made: dict[str, Any] = {"out": self._q, "finish": "heads", "heads": heads}
-        else:
-            made = {"out": self._qkv}
-        if self._tiled:
-            self._by_tiles(R, self._h, layer.qkv, **made)
-        else:
-            self._by_vectors(R, self._x, layer.qkv, norm=layer.attention_norm, **made)
-        if not made.get("heads"):
-            self._norm_heads(R, layer.qk_norm, heads)
+        self._make_heads(R, i, layer, rows)
         self._attend(R, i, rows)
         if not self._tiled:
             self._by_vectors(R, self._z, layer.out, self._x, "add")
@@ -136,6 +127,17 @@ class Walk:
         self._by_tiles(R, self._h, layer.up, self._units, act)
         self._by_tiles(R, self._units, layer.down, self._parts, "part")
         self._join(R, after, layer.down)
+
+    def _make_heads(self, R: int, i: int, layer: Layer, rows: Standing) -> None:
+        """Queries, and keys and values in their pages: by the product itself, if no norm comes between."""
+        heads, is_normed = self._heads(i, rows), layer.qk_norm.kind != "none"
+        out, finish, given = (self._qkv, "store", NO_HEADS) if is_normed else (self._q, "heads", heads)
+        if self._tiled:
+            self._by_tiles(R, self._h, layer.qkv, out, finish, given)
+        else:
+            self._by_vectors(R, self._x, layer.qkv, out, finish, layer.attention_norm, heads=given)
+        if is_normed:
+            self._norm_heads(R, layer.qk_norm, heads)
 
     def _heads(self, i: int, rows: Standing) -> dict[str, Any]:
         """What the heads of a layer are made by, and where its keys and values go."""
