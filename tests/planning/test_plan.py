@@ -19,7 +19,9 @@ from glassformer.core.device import Precision
 from glassformer.core.errors import UsageError
 from glassformer.data.shards import Tokens
 from glassformer.models.gpu import loss as gpu_loss
-from glassformer.models.model import parameter_count
+from glassformer.models.gpu.narrow import MOST_SHARED
+from glassformer.models.gpu.twin import narrow_pairs
+from glassformer.models.model import LanguageModel, parameter_count
 from glassformer.models.operations import operations_per_token
 from glassformer.objectives.language import LanguageModelling
 from glassformer.objectives.loss import cross_entropy
@@ -151,6 +153,19 @@ def test_plans_of_the_fused_step_agree_with_what_was_measured(name: str) -> None
     peak = fused.memory(config, batch * config.model.context).peak
     assert peak == pytest.approx(case["memory"], rel=0.09)
     assert fused.step_time(config, DEVICES["h200"], batch) == pytest.approx(case["seconds"], rel=0.07)
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"activation": "swiglu", "kv_heads": 1}, {"output_dropout": 0.1}, {"shift": "layers"}]
+)
+def test_products_in_8_bits_are_those_of_the_pass(more: dict[str, Any]) -> None:
+    shape = {"layers": 2, "heads": 2, "width": 32, "head_width": 16, "context": 16, "vocab": 64, **more}
+    config = build({"model": shape}).model
+    model = make_model("language", config)
+    assert isinstance(model, LanguageModel)
+    pairs = [(1 + pair.both_ways) * pair.weight.numel() for pair in narrow_pairs(model)]
+    assert fused.narrow_operations(config) == 2 * sum(pairs)
+    assert fused.MOST_SHARED == MOST_SHARED
 
 
 def test_the_fused_step_is_planned_where_it_would_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ WIDE = 2048  # hidden units from which on gelu-tanh is done inside the products
 SCORE_TRAFFIC = 6  # bytes: read twice, written once
 SHARE = 0.8  # of the bandwidth that kernels between products reach
 ATTENTION = 1.25  # its time, in that of PyTorch's kernel
+MOST_SHARED = 1 << 16  # entries of a head that is multiplied in 8 bits; twin of models/gpu/narrow.py's
 NARROW = 0.67  # the time of a product in 8 bits, in that of one in 16
 BLOCK_KERNELS, UPDATE_KERNELS = 24, 60  # in a graph: of a block forward and backward, of Muon's products
 KERNEL = 1.5e-6  # seconds that each takes to begin
@@ -124,7 +125,11 @@ def narrow_operations(m: ModelConfig) -> float:
     """Operations a token of the products in 8 bits: behind norms on the way forward, the head's both."""
     qkv = (m.heads + m.kv_heads) * m.head_width + m.kv_heads * m.value_width
     up = m.hidden * (2 if m.activation == "swiglu" else 1)
-    return 2.0 * m.width * (m.layers * (qkv + up) + 2 * m.vocab)
+    head = 2 * m.vocab if m.vocab <= MOST_SHARED and not m.output_dropout else 0
+    blocks = (
+        0 if m.shift == "layers" else m.layers * (qkv + up)
+    )  # what is shifted is no norm's result as it is
+    return 2.0 * m.width * (blocks + head)
 
 
 def _score_seconds(each: float, m: ModelConfig, tokens: int, device: Device) -> float:
