@@ -24,6 +24,10 @@ def test_tasks_from_the_command_line(tmp_path: Path) -> None:
     assert set(json.loads(found.stdout)["texts"][0]["probabilities"]) == {"0", "1"}
     lines = run_forked("translate", "t", "--beams", "2", cwd=tmp_path, input="number 1\nnumber 2\n")
     assert lines.returncode == 0 and len(lines.stdout.splitlines()) == 2
+    drawn = [run_forked("translate", "t", "number 3", "--seed", "5", "--json", cwd=tmp_path) for _ in "ab"]
+    assert drawn[0].stdout == drawn[1].stdout and json.loads(drawn[0].stdout)["seed"] == 5
+    both = run_forked("translate", "t", "number 3", "--top-k", "5", "--beams", "2", cwd=tmp_path)
+    assert both.returncode == 2 and "--top-k: beam search" in both.stderr
     wrong = run_forked("translate", "c", "text", cwd=tmp_path)
     assert wrong.returncode == 2 and "learned the task classify" in wrong.stderr
     errors = run_forked("eval", "c", "--errors", cwd=tmp_path)

@@ -60,7 +60,21 @@ def test_commands_and_flags_are_a_decision() -> None:
         ),
         "compare": sorted(["RUNS", "--html", "--json"]),
         "chat": sorted(["RUN", "--temperature", "--tokens", "--seed"]),
-        "translate": sorted(["RUN", "TEXT", "--beams", "--length-penalty", "--penalty", "--json"]),
+        "translate": sorted(
+            [
+                "RUN",
+                "TEXT",
+                "--beams",
+                "--length-penalty",
+                "--temperature",
+                "--top-k",
+                "--top-p",
+                "--min-p",
+                "--seed",
+                "--penalty",
+                "--json",
+            ]
+        ),
         "classify": sorted(["RUN", "TEXT", "--json"]),
         "fill": sorted(["RUN", "TEXT", "--top", "--json"]),
         "generate": sorted(

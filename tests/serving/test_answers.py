@@ -10,6 +10,7 @@ from safetensors.torch import load
 
 import glassformer as gf
 from glassformer.core.strict_json import dump_json
+from glassformer.generation.sampling import Sampler
 from tests.serving.conftest import Local
 
 
@@ -27,6 +28,17 @@ def test_translate(here: Local, runs: Path) -> None:
     expected = opened(runs, "pairs").translate(texts, beams=2)
     assert [pair["target"] for pair in answer["translations"]] == expected
     assert here.post("/v1/translate", model="pairs", text="Ü")["unseen"] == ["Ü"]  # type: ignore[index]
+
+
+def test_a_translation_is_drawn_if_that_is_asked_for(here: Local, runs: Path) -> None:
+    text, drawing = "number 3 is here", {"temperature": 2.0, "top_k": 9}
+    answer: Any = here.post("/v1/translate", model="pairs", text=[text, text], seed=4, **drawing)
+    sampler = Sampler(seed=4, **drawing)  # type: ignore[arg-type]
+    run = opened(runs, "pairs")
+    expected = [run.translate([text], sampler=sampler.for_row(i))[0] for i in (0, 1)]
+    assert [pair["target"] for pair in answer["translations"]] == expected
+    both = here.client.post("/v1/translate", json={"model": "pairs", "text": text, "top_k": 3, "beams": 2})
+    assert both.status_code == 400 and both.json()["error"]["param"] == "top_k"
 
 
 def test_classify(here: Local, runs: Path) -> None:

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from glassformer.cli import console
 from glassformer.cli.answers import put_filled
 from glassformer.cli.opening import RunPath, check_task_of, open_run, warn_unseen
-from glassformer.generation.limits import BEAMS, LENGTH_PENALTY
+from glassformer.generation.limits import BEAMS, LENGTH_PENALTY, check_drawing, refuse_with_beams
 
 LONGEST_NAME = 255  # of a file
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
@@ -25,16 +25,22 @@ use_app = typer.Typer(rich_markup_mode=None)
 
   glassformer translate runs/dates "the third of March, nineteen eighty-seven"
 
-  glassformer translate runs/multi30k < english.txt > german.txt""",
+  glassformer translate runs/multi30k < english.txt > german.txt
+
+  glassformer translate runs/multi30k "A dog." --temperature 0.8 --seed 1      drawn, not searched""",
 )
 @console.command
 def translate(
     run: RunPath,
     text: Text = "-",
     beams: Annotated[
-        int,
-        typer.Option(min=1, help="Beam search: how many beginnings are followed; 1 takes the best token."),
-    ] = BEAMS,
+        int | None,
+        typer.Option(
+            min=1,
+            help=f"Beam search: how many beginnings are followed; 1 takes the best token; {BEAMS}.",
+            show_default=False,
+        ),
+    ] = None,
     length_penalty: Annotated[
         float | None,
         typer.Option(
@@ -42,10 +48,28 @@ def translate(
             show_default=False,
         ),
     ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Draw instead of searching: below 1 safer, above 1 wilder.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="Draw among the K likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw among the likeliest tokens that together have probability P.")
+    ] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Draw among tokens at least P times as likely as the likeliest.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Draw, the same again; --json says the seed that was drawn.")
+    ] = None,
     penalty: Annotated[float | None, typer.Option(hidden=True)] = None,
     json_: Json = False,
 ) -> None:
     """Translate a text, or each line of standard input."""
+    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
+    settings: dict[str, Any] = {name: value for name, value in drawing.items() if value is not None}
+    check_drawing(**settings)
+    if beams is not None or length_penalty is not None or penalty is not None:
+        refuse_with_beams(**{f"--{name.replace('_', '-')}": value for name, value in settings.items()})
     check_task_of(run, ("translate",), "translate")
     if penalty is not None:
         console.note(
@@ -54,11 +78,17 @@ def translate(
     favour = next((value for value in (length_penalty, penalty) if value is not None), LENGTH_PENALTY)
     lines, opened = _lines(text), open_run(run)
     unseen = warn_unseen(opened, *lines)
+    from glassformer.generation.sampling import Sampler
+
+    sampler = Sampler(**settings).with_seed() if settings else None
     with console.working("translating", len(lines)) as advance:
-        translations = opened.translate(lines, beams=beams, length_penalty=favour, progress=advance)
+        translations = opened.translate(
+            lines, beams=beams or BEAMS, length_penalty=favour, progress=advance, sampler=sampler
+        )
     if json_:
         pairs = [{"source": s, "target": t} for s, t in zip(lines, translations, strict=True)]
-        console.put_json({"translations": pairs, "unseen": unseen})
+        found = {"translations": pairs, "unseen": unseen}
+        console.put_json(found if sampler is None else {**found, "seed": sampler.seed})
         return
     for translation in translations:
         console.put(translation)

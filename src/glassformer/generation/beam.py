@@ -10,7 +10,7 @@ One beam is greedy search.
 Letters: B sequences to write, K beams, R = B·K rows, V vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,22 +101,25 @@ def _scores(step: Step, ids: Tensor, state: State) -> Tensor:
 class SlotState:
     """Slots of an engine's step as the state of a search: a beam that is followed twice is forked."""
 
-    def __init__(self, step: EngineStep, rows: int):
+    def __init__(self, step: EngineStep, rows: int, sources: Sequence[Sequence[int]] = ()):
+        """Empty slots, each beside one of `sources` where there are any."""
         self.step, self.slots = step, [step.open([], shares=False) for _ in range(rows)]
+        for slot, source in zip(self.slots, sources, strict=bool(sources)):
+            slot.source = source
 
     @property
     def length(self) -> int:
         return max(slot.length for slot in self.slots)
 
     def select(self, rows: Tensor) -> None:
+        wanted = rows.tolist()
+        for row in set(range(len(self.slots))).difference(wanted):  # first, so that there is room
+            self.step.close(self.slots[row])
         kept: set[int] = set()
         chosen: list[Slot] = []
-        for row in rows.tolist():
+        for row in wanted:
             chosen.append(self.step.fork(self.slots[row]) if row in kept else self.slots[row])
             kept.add(row)
-        for row, slot in enumerate(self.slots):
-            if row not in kept:
-                self.step.close(slot)
         self.slots = chosen
 
     def close(self) -> None:

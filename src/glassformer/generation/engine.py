@@ -179,6 +179,7 @@ class Engine:
             return
         row.start += beyond
         row.slot, row.scored = self.step.open(row.ids[row.start :], _shares(row.request)), []
+        row.slot.source = row.request.source
         if row.request.new_tap is not None:
             row.tap = row.request.new_tap(row.start)
 
@@ -318,20 +319,19 @@ class Engine:
                 failed.append(row)
         tokens = sampling.choose(weighed, samplers, positions).tolist()
         for i, row in enumerate(rows):
+            done = row.handle.written
+            tokens[i] = row.request.forced[done] if done < len(row.request.forced) else tokens[i]
+        told = _tell(rows, raw, tokens)
+        for i, (row, token) in enumerate(zip(rows, tokens, strict=True)):
             if row in failed:
                 continue
-            done = row.handle.written
-            token = row.request.forced[done] if done < len(row.request.forced) else tokens[i]
-            told = None
             try:
                 if row.request.on_choice is not None and token >= 0:
                     row.request.on_choice(Choice(raw[i], weighed[i], positions[i], token))
-                if row.request.likeliest is not None and token >= 0:
-                    told = written(raw[i : i + 1], [token], row.request.likeliest)[0]
             except Exception as error:
                 self._end(row, Ending.FAILED, error)
                 continue
-            self._deliver(row, token, told)
+            self._deliver(row, token, told.get(i))
 
     def _one_by_one(self, rows: list[Row]) -> None:
         """After a step that went wrong: only the text it went wrong for is ended."""
@@ -408,9 +408,22 @@ class Engine:
             row.handle.error = row.handle.error or raised
 
 
+def _tell(rows: list[Row], raw: Tensor, tokens: list[int]) -> dict[int, Written]:
+    """How likely each token was, of the rows that want to know: those that want as much in one go."""
+    told = dict[int, Written]()
+    wanted = [row.request.likeliest for row in rows]
+    for likeliest in {count for count in wanted if count is not None}:
+        some = [i for i, token in enumerate(tokens) if wanted[i] == likeliest and token >= 0]
+        if some:
+            found = written(raw[some], [tokens[i] for i in some], likeliest)
+            told |= dict(zip(some, found, strict=True))
+    return told
+
+
 def _shares(request: Request) -> bool:
-    """Whether a text may begin with what was read for others: not if its prompt is to be seen or changed."""
-    return request.new_tap is None and not request.scores_prompt
+    """Whether a text may begin with what was read for others: not if its prompt is to be seen or changed, nor
+    beside a source, of which everything depends."""
+    return request.new_tap is None and not request.scores_prompt and request.source is None
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:

@@ -23,7 +23,7 @@ from glassformer.generation.fast import fits
 from glassformer.generation.open_step import PlainStep, open_step, pages_for
 from glassformer.generation.speculative import SpeculativeEngine
 from glassformer.generation.step import Step
-from glassformer.models.model import LanguageModel, parameter_count
+from glassformer.models.model import LanguageModel, WritingModel, parameter_count
 
 Weights = Literal["auto", "open", "f32", "bf16", "int8"]
 PRECISIONS: dict[Weights, Literal["float32", "bfloat16", "int8"]] = {
@@ -39,7 +39,7 @@ MANY_TOKENS = 1000  # from which on a GPU's kernels are worth compiling
 compiled_loops = CompiledFolder(Path(__file__).with_name("fast") / "kernels", Path(lanes.__file__).parent)
 
 
-def choose_weights(model: LanguageModel, weights: Weights = "auto", tokens: int | None = None) -> Weights:
+def choose_weights(model: WritingModel, weights: Weights = "auto", tokens: int | None = None) -> Weights:
     """What `auto` means for a model and so many tokens (None: very many); what cannot be is refused."""
     if weights == "open":
         return weights
@@ -58,11 +58,11 @@ def choose_weights(model: LanguageModel, weights: Weights = "auto", tokens: int 
     return weights
 
 
-def device_of(model: LanguageModel) -> torch.device:
+def device_of(model: WritingModel) -> torch.device:
     return next(model.parameters()).device
 
 
-def _with_kernels(model: LanguageModel, weights: Weights) -> Weights:
+def _with_kernels(model: WritingModel, weights: Weights) -> Weights:
     """On a GPU, if that can be."""
     if (reason := gpu.fits(model)) is not None:
         raise UsageError(
@@ -73,7 +73,7 @@ def _with_kernels(model: LanguageModel, weights: Weights) -> Weights:
 
 
 def make_step(
-    model: LanguageModel, rows: int = 1, *, weights: Weights = "auto", tokens: int | None = None
+    model: WritingModel, rows: int = 1, *, weights: Weights = "auto", tokens: int | None = None
 ) -> Step:
     """A step with room for so many texts of the model's whole context.
 
@@ -83,7 +83,7 @@ def make_step(
     chosen = choose_weights(model, weights, tokens)
     if chosen == "open":
         return open_step(model, rows)
-    assert model.limit is not None
+    assert isinstance(model, LanguageModel) and model.limit is not None  # what a fast step is for
     pages, precision = rows * pages_for(model.limit), PRECISIONS[chosen]
     if device_of(model).type == "cuda" and precision != "int8":
         from glassformer.generation.gpu.step import GraphStep
@@ -95,20 +95,20 @@ def make_step(
     return FastStep(model, pages, precision=precision)
 
 
-def _pays(model: LanguageModel, tokens: int | None) -> bool:
+def _pays(model: WritingModel, tokens: int | None) -> bool:
     if tokens is None:
         return True
     seconds = tokens * (SECONDS_PER_TOKEN + SECONDS_PER_WEIGHT * parameter_count(model))
     return seconds > (LOADING if compiled_loops.is_compiled else COMPILING)
 
 
-def weights_state(model: LanguageModel) -> object:
+def weights_state(model: WritingModel) -> object:
     """Another one after a model's weights were changed, moved or replaced (but not through `.data`)."""
     return id(model), [(p.data_ptr(), p._version) for p in model.parameters()]
 
 
 def make_engine(
-    model: LanguageModel,
+    model: WritingModel,
     rows: int = 1,
     *,
     cached: bool = True,

@@ -1,35 +1,41 @@
 """A step by the one forward pass: any model, any device, with taps; and the oracle of the fast one.
 
 Two kinds of memory are kept here. A transformer's is a list of positions, so it lies in pages (pages.py). A
-recurrent or window model's is one state as a whole, so a slot holds that.
+recurrent or window model's is one state as a whole, so a slot holds that. A translator's decoder is either,
+and looks into its source besides (memories.py).
 
 Letters: B rows, T new positions, S positions so far, K key-value heads, D width of a key, E of a value,
 C model width, V vocabulary.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from glassformer.generation import sampling
+from glassformer.generation.memories import Beside, Memories, source_sizes
 from glassformer.generation.pages import SIZE, PagedStep
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.step import Piece, Slot, Step
 from glassformer.models.attention import growing_keys
 from glassformer.models.mask import Mask
-from glassformer.models.model import LanguageModel, evaluating
-from glassformer.models.state import Attend, Bias, Carried
+from glassformer.models.model import WritingModel, evaluating, scores
+from glassformer.models.state import Attend, Bias, Carried, Memory, State
 from glassformer.models.tap import off
 from glassformer.models.transformer import Stack
 
+Read = Callable[..., Tensor]  # new ids (B, T) and the state, to scores
 
-def open_step(model: LanguageModel, rows: int = 1) -> Step:
-    """A step with room for so many texts of the model's whole context."""
-    if isinstance(model.stack, Stack):
-        return OpenStep(model, rows * pages_for(model.stack.context))
+
+def open_step(model: WritingModel, rows: int = 1, positions: int | None = None) -> Step:
+    """A step with room for so many texts of so many positions, or of the model's whole context."""
+    if isinstance(model.writer, Stack):
+        return OpenStep(model, rows * pages_for(positions or model.writer.context))
     return StateStep(model)
 
 
@@ -66,12 +72,18 @@ def _zeros(like: Tensor, shape: tuple[int, ...]) -> Tensor:
 class PagedState:
     """The state that a stack sees in one call: some slots, each at its own length."""
 
-    memory = None
-
-    def __init__(self, pool: Pool, slots: Sequence[Slot], T: int, layers: int, device: torch.device):
-        self.pool, self.lengths = pool, self
+    def __init__(
+        self,
+        pool: Pool,
+        slots: Sequence[Slot],
+        T: int,
+        layers: int,
+        device: torch.device,
+        beside: Beside | None = None,
+    ):
+        self.pool, self.lengths, self.beside = pool, self, beside
         self.length = max(slot.length for slot in slots)
-        self._ragged = len(slots) > 1
+        self._ragged = any(slot.length != self.length for slot in slots)
         starts = torch.tensor([slot.length for slot in slots], device=device)
         self._positions = starts[:, None] + torch.arange(T, device=device)  # (B, T)
         most = max(len(slot.pages) for slot in slots)
@@ -86,7 +98,7 @@ class PagedState:
         else:
             everywhere = torch.arange(S, device=device)[None]
             self.read = self.place(everywhere.expand(len(slots), -1))
-            self._behind = everywhere >= starts[:, None] + T  # (B, S)
+            self._behind = everywhere >= starts[:, None] + T if self._ragged else None  # (B, S)
         self.layers = [PagedLayer(self, i) for i in range(layers)]
 
     def place(self, positions: Tensor) -> Tensor:
@@ -98,14 +110,21 @@ class PagedState:
         """All positions of each row, (B, S, ·, ·), of what is kept (positions, ·, ·)."""
         if isinstance(self.read, slice):
             return kept[self.read][None]
+        found = kept[self.read]
+        if self._behind is None:
+            return found
         # Behind the end of a short row lies what others left. It has no weight, but must be a number.
-        return kept[self.read].masked_fill(self._behind[..., None, None], 0.0)
+        return found.masked_fill(self._behind[..., None, None], 0.0)
 
     def positions(self, T: int, device: torch.device) -> Tensor:
         return self._positions
 
     def advance(self, T: int, padding_mask: Tensor | None = None) -> None:
         """The slots' lengths are the step's to change."""
+
+    @property
+    def memory(self) -> Memory | None:
+        return None if self.beside is None else self.beside.memory
 
     @property
     def queries(self) -> Tensor | None:
@@ -129,7 +148,11 @@ class PagedLayer:
         return attend(q, keys, values, mask, added, queries=state.queries)
 
     def of_memory(self, project: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-        raise AssertionError("a language model looks into no memory")
+        assert self.state.beside is not None, "a language model looks into no memory"
+        made = self.state.beside.layers
+        if self.layer not in made:
+            made[self.layer] = project()
+        return made[self.layer]
 
     def after(self, name: str, x: Tensor, reach: int) -> Tensor:
         kept = self._keep(name, x)
@@ -147,19 +170,31 @@ class PagedLayer:
 class OpenStep(PagedStep):
     """A transformer's."""
 
-    def __init__(self, model: LanguageModel, pages: int):
-        stack = model.stack
+    def __init__(self, model: WritingModel, pages: int):
+        stack = model.writer
         assert isinstance(stack, Stack)
         super().__init__(model.vocab, stack.context, pages)
         self.model, self._layers = model, len(stack.blocks)
         self._pool = Pool(pages * SIZE)
+        self._copies: dict[int, int] = {}  # pages that are to be as others were when this was asked for
+        self.memories = Memories.for_model(model)
+        self.source_vocab, self.source_limit = source_sizes(self.memories)
         self.device = model.unembedding.weight.device
 
     def copy_page(self, source: int, target: int) -> None:
+        """Not now: before anything is written next, with what else is to be copied then."""
+        self._copies[target] = self._copies.get(source, source)
+
+    def _copy(self) -> None:
+        targets, sources = (torch.tensor(list(pages)) for pages in (self._copies, self._copies.values()))
         for tensor in self._pool.tensors.values():
-            tensor[target * SIZE : (target + 1) * SIZE] = tensor[source * SIZE : (source + 1) * SIZE]
+            pages = tensor.view(-1, SIZE, *tensor.shape[1:])
+            pages[targets.to(tensor.device)] = pages[sources.to(tensor.device)]
+        self._copies.clear()
 
     def scores(self, pieces: Sequence[Piece]) -> Tensor:
+        if self._copies:
+            self._copy()
         return _scores(self.model, pieces, self._read, lambda _: True)
 
     def choose(
@@ -167,8 +202,9 @@ class OpenStep(PagedStep):
     ) -> list[int]:
         return sampling.choose(self.scores(pieces), samplers, positions).tolist()
 
-    def _read(self, slots: Sequence[Slot], ids: Tensor, read: Callable[..., Tensor]) -> Tensor:
-        state = PagedState(self._pool, slots, ids.shape[1], self._layers, ids.device)
+    def _read(self, slots: Sequence[Slot], ids: Tensor, read: Read) -> Tensor:
+        beside = None if self.memories is None else self.memories.of(slots)
+        state = PagedState(self._pool, slots, ids.shape[1], self._layers, ids.device, beside)
         out = read(ids, state)
         for slot in slots:
             slot.length += ids.shape[1]
@@ -179,12 +215,17 @@ class StateStep:
     """That of a model whose memory is one state as a whole: recurrent, or a window."""
 
     limit: int | None = None
+    source_vocab: int | None = None
+    source_limit: int | None = None
     reads_anew = False
     size = 1
 
-    def __init__(self, model: LanguageModel):
+    def __init__(self, model: WritingModel):
         self.model, self.vocab = model, model.vocab
+        self.memories = Memories.for_model(model)
+        self.source_vocab, self.source_limit = source_sizes(self.memories)
         self.device = model.unembedding.weight.device
+        self._last: tuple[list[Any], dict[str, Tensor]] = [], {}  # states of slots, and all in one
 
     def open(self, ids: Sequence[int], shares: bool = True) -> Slot:
         return Slot(shares=False)
@@ -193,7 +234,7 @@ class StateStep:
         return True
 
     def fork(self, slot: Slot) -> Slot:
-        return Slot(slot.length, state=slot.state, shares=False)  # tensors that nobody writes into
+        return replace(slot)  # tensors that nobody writes into
 
     def forget(self, slot: Slot, length: int) -> None:
         raise ValueError("this model's state cannot go back to an earlier position")
@@ -212,18 +253,29 @@ class StateStep:
     ) -> list[int]:
         return sampling.choose(self.scores(pieces), samplers, positions).tolist()
 
-    def _read(self, slots: Sequence[Slot], ids: Tensor, read: Callable[..., Tensor]) -> Tensor:
-        state = self.model.new_state(len(slots))
+    def _read(self, slots: Sequence[Slot], ids: Tensor, read: Read) -> Tensor:
+        state = self._begin(slots)
         assert isinstance(state, Carried)
         if slots[0].state is not None:
-            names = slots[0].state
-            state.load_state_dict({name: torch.cat([slot.state[name] for slot in slots]) for name in names})
+            state.load_state_dict(self._together([slot.state for slot in slots]))
         out = read(ids, state)
         after = state.state_dict()
         for row, slot in enumerate(slots):
             slot.state = {name: x[row : row + 1] for name, x in after.items()}
             slot.length += ids.shape[1]
+        self._last = [slot.state for slot in slots], after
         return out
+
+    def _together(self, states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+        """The states of some slots in one; they still are if no slot came or went since the last time."""
+        before, after = self._last
+        if len(before) == len(states) and all(a is b for a, b in zip(before, states, strict=True)):
+            return after
+        return {name: torch.cat([state[name] for state in states]) for name in states[0]}
+
+    def _begin(self, slots: Sequence[Slot]) -> State:
+        memory = None if self.memories is None else self.memories.of(slots).memory
+        return self.model.writer.new_state(len(slots), memory=memory)
 
 
 class PlainStep(StateStep):
@@ -231,7 +283,7 @@ class PlainStep(StateStep):
 
     reads_anew = True
 
-    def __init__(self, model: LanguageModel):
+    def __init__(self, model: WritingModel):
         super().__init__(model)
         self.limit = model.limit
 
@@ -239,51 +291,54 @@ class PlainStep(StateStep):
         slot.state, slot.length = slot.state[:length], length
 
     def scores(self, pieces: Sequence[Piece]) -> Tensor:
-        return _scores(self.model, pieces, self._read, lambda _: False)
+        return _scores(self.model, pieces, self._read, lambda _: None)
 
-    def _read(self, slots: Sequence[Slot], ids: Tensor, read: Callable[..., Tensor]) -> Tensor:
+    def _read(self, slots: Sequence[Slot], ids: Tensor, read: Read) -> Tensor:
         (slot,) = slots
         slot.state = [*(slot.state or ()), *ids[0].tolist()]
         slot.length = len(slot.state)
-        return read(torch.tensor([slot.state], device=ids.device), None)
+        state = None if self.memories is None else self._begin(slots)
+        return read(torch.tensor([slot.state], device=ids.device), state)
 
 
 @torch.no_grad()
 def _scores(
-    model: LanguageModel,
+    model: WritingModel,
     pieces: Sequence[Piece],
-    read: Callable[[Sequence[Slot], Tensor, Callable[..., Tensor]], Tensor],
-    joins: Callable[[Slot], bool],
+    read: Callable[[Sequence[Slot], Tensor, Read], Tensor],
+    company: Callable[[Slot], Hashable | None],
 ) -> Tensor:
-    """Scores of pieces: texts that read one token each together, every other piece by itself."""
+    """Scores of pieces: those that read one token each together, by their company; every other by itself."""
     device = model.unembedding.weight.device
     parts: list[Tensor | None] = [None] * len(pieces)
-    together = [
-        i for i, p in enumerate(pieces) if len(p.ids) == p.scored == 1 and p.tap is off and joins(p.slot)
-    ]
+    together: dict[Hashable, list[int]] = {}
+    for i, piece in enumerate(pieces):
+        if len(piece.ids) == piece.scored == 1 and piece.tap is off and company(piece.slot) is not None:
+            together.setdefault(company(piece.slot), []).append(i)
     with evaluating(model), growing_keys():
-        if together:
-            ids = torch.tensor([pieces[i].ids for i in together], device=device)  # (B, 1)
-            logits = read([pieces[i].slot for i in together], ids, model.next_scores)  # (B, V)
-            for row, i in enumerate(together):
-                parts[i] = logits[row : row + 1]
-            if len(together) == len(pieces):
+        for rows in together.values():
+            ids = torch.tensor([pieces[i].ids for i in rows], device=device)  # (B, 1)
+            logits = read([pieces[i].slot for i in rows], ids, model.next_scores)  # (B, V)
+            if len(rows) == len(pieces):
                 return logits
+            for row, i in enumerate(rows):
+                parts[i] = logits[row : row + 1]
         for i, piece in enumerate(pieces):
             if parts[i] is None:
-                parts[i] = read([piece.slot], torch.tensor([piece.ids], device=device), _reader(model, piece))
+                ids = torch.tensor([piece.ids], device=device)
+                parts[i] = read([piece.slot], ids, _reader(model, piece))
     return torch.cat([part for part in parts if part is not None])
 
 
-def _reader(model: LanguageModel, piece: Piece) -> Callable[..., Tensor]:
+def _reader(model: WritingModel, piece: Piece) -> Read:
     """What is computed of one piece: scores (R, V) of its last R positions."""
 
-    def nothing(ids: Tensor, state: object) -> Tensor:
-        model.stack(ids, None, state, piece.tap)
-        return torch.empty(0, model.vocab, device=ids.device)
+    def score(ids: Tensor, state: State) -> Tensor:
+        x = model.read_on(ids, state, piece.tap)  # (1, T, C)
+        if piece.scored == 0:
+            return torch.empty(0, model.vocab, device=ids.device)
+        return scores(x, model.unembedding, piece.tap)[0, -piece.scored :]
 
-    if piece.scored == 0:
-        return nothing
     if piece.scored == 1:
         return lambda ids, state: model.next_scores(ids, state, piece.tap)
-    return lambda ids, state: model(ids, state, piece.tap)[0, -piece.scored :]
+    return score

@@ -15,6 +15,7 @@ A page that is not full has one user, so nobody ever writes into what another on
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
@@ -95,6 +96,8 @@ class PagedStep(ABC):
     """The part of a step that keeps the books: for models whose memory is a list of positions."""
 
     reads_anew = False
+    source_vocab: int | None = None
+    source_limit: int | None = None
     limit: int | None
     device = torch.device("cpu")
 
@@ -132,7 +135,7 @@ class PagedStep(ABC):
     def fork(self, slot: Slot) -> Slot:
         """Full pages are shared, a page that is not is copied; raises MemoryError if there is no room."""
         full = slot.length // self.size
-        other = Slot(slot.length, slot.pages[:full], slot.hashes[:full], shares=slot.shares)
+        other = replace(slot, pages=slot.pages[:full], hashes=slot.hashes[:full])
         for page in other.pages:
             self.pages.share(page)
         if slot.length % self.size:

@@ -70,6 +70,7 @@ class Request:
     tokens: int  # to write at most; 0 only reads
     sampler: Sampler = field(default_factory=Sampler)
     end: int | None = None  # the mark that ends a text
+    source: Sequence[int] | None = None  # what an encoder reads, of a model that has one
     likeliest: int | None = None  # log-probabilities of each token, and of so many of the best ones
     scores_prompt: bool = False
     constraint: Constraint | None = None
@@ -105,6 +106,9 @@ def check_request(request: Request, step: Step) -> None:
     unknown = [i for i in (*request.ids, *request.forced, *request.sampler.bias) if not 0 <= i < step.vocab]
     if unknown:
         raise UsageError(f"id {unknown[0]} is outside the vocabulary of {step.vocab} entries")
+    _check_source(request.source, step)
+    if request.source is not None and request.new_tap is not None:
+        raise UsageError("a translation cannot be written under edits: give its target, and look at both")
     if request.tokens < 0 or (request.tokens == 0 and not request.scores_prompt):
         raise UsageError(f"{request.tokens} tokens to write: expected at least 1")
     if len(request.forced) > request.tokens:
@@ -121,6 +125,24 @@ def check_request(request: Request, step: Step) -> None:
     if limit is not None and not request.slides and len(request.ids) > limit:
         raise UsageError(
             f"a prompt of {len(request.ids)} tokens is longer than the context of {limit}: shorten it"
+        )
+
+
+def _check_source(source: Sequence[int] | None, step: Step) -> None:
+    entries = step.source_vocab
+    if source is None:
+        if entries is not None:
+            raise UsageError("this model writes beside a source: expected one to translate")
+        return
+    if entries is None:
+        raise UsageError("this model reads no source: expected a prompt alone")
+    if not source:
+        raise UsageError("the source is empty: expected at least the mark that ends it")
+    if unknown := [i for i in source if not 0 <= i < entries]:
+        raise UsageError(f"id {unknown[0]} of the source is outside its vocabulary of {entries} entries")
+    if step.source_limit is not None and len(source) > step.source_limit:
+        raise UsageError(
+            f"a source of {len(source)} tokens is longer than the context of {step.source_limit}: shorten it"
         )
 
 

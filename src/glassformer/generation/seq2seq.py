@@ -1,19 +1,27 @@
-"""From source sentences to target sentences: batches of like length, each by beam search. Handles ids."""
+"""From source sentences to target sentences. Handles ids.
 
-from collections.abc import Callable, Sequence
+With one beam, or a sampler, each source is a request of the engine: the best token is taken each time, or one
+is drawn; a text that has ended leaves, and the next source takes its place. With more beams, sources of like
+length are searched together.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
 
-from glassformer.data.batches import pad
-from glassformer.generation.beam import Hypothesis, beam_search
+from glassformer.generation.beam import Hypothesis, SlotState, beam_search, read_slots
+from glassformer.generation.engine import ROWS
 from glassformer.generation.limits import BEAMS, LENGTH_PENALTY
-from glassformer.models.model import EncoderDecoderModel, evaluating
+from glassformer.generation.make import make_engine
+from glassformer.generation.open_step import open_step
+from glassformer.generation.request import Handle, Request, Written
+from glassformer.generation.sampling import Sampler
+from glassformer.models.model import EncoderDecoderModel
 
 BATCH_TOKENS = 4096  # source tokens times beams that are written for at once
 
 
-@torch.no_grad()
 def translate_ids(
     model: EncoderDecoderModel,
     sources: Sequence[np.ndarray],
@@ -22,33 +30,93 @@ def translate_ids(
     source_eot_id: int | None = None,
     beams: int = BEAMS,
     length_penalty: float = LENGTH_PENALTY,
+    sampler: Sampler | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[list[Hypothesis]]:
-    """For each source (ids without marks) its translations, best first.
+    """For each source (ids without marks) its translations, best first; one, drawn, if there is a `sampler`.
 
     `source_eot_id` is the mark that ends a source, where it has a vocabulary of its own.
     """
     mark = eot_id if source_eot_id is None else source_eot_id
-    device = next(model.parameters()).device
-    translations: list[list[Hypothesis]] = [[] for _ in sources]
-    rows: list[int] = []
-    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-    for rank, i in enumerate(order):
-        rows.append(i)
-        full = (len(rows) + 1) * (len(sources[i]) + 1) * beams > BATCH_TOKENS
-        if not full and rank < len(order) - 1:
-            continue
-        ids, padding_mask = (
-            torch.from_numpy(x).to(device) for x in pad([np.append(sources[r], mark) for r in rows])
+    marked = [[*source.tolist(), mark] for source in sources]
+    order = sorted(range(len(marked)), key=lambda i: len(marked[i]))
+    if sampler is None and beams == 1:
+        sampler = Sampler(temperature=0)
+    if sampler is not None:
+        return _by_engine(model, marked, order, eot_id, length_penalty, sampler, progress)
+    translations: list[list[Hypothesis]] = [[] for _ in marked]
+    for rows in _batches(marked, order, beams):
+        room = [_room(model, marked[r]) for r in rows]
+        step = open_step(model, len(rows) * beams, max(room))
+        state = SlotState(step, len(rows), [marked[r] for r in rows])
+        best = beam_search(
+            read_slots,
+            state,
+            torch.full((len(rows), 1), eot_id, device=step.device),
+            beams=beams,
+            tokens=room,
+            end=eot_id,
+            length_penalty=length_penalty,
         )
-        room = [2 * len(sources[r]) + 20 for r in rows]  # of each by itself, whatever its company
-        room = [n if model.limit is None else min(n, model.limit) for n in room]
-        first = torch.full((len(rows), 1), eot_id, device=device)
-        options = {"beams": beams, "tokens": room, "end": eot_id, "length_penalty": length_penalty}
-        with evaluating(model):
-            best = beam_search(model.next_scores, model.start(ids, padding_mask, max(room)), first, **options)
         for r, hypotheses in zip(rows, best, strict=True):
             translations[r] = hypotheses
         progress(len(rows))
-        rows = []
     return translations
+
+
+def _room(model: EncoderDecoderModel, source: Sequence[int]) -> int:
+    """How long a translation may be: by its source alone, whatever its company."""
+    room = 2 * (len(source) - 1) + 20
+    return room if model.limit is None else min(room, model.limit)
+
+
+def _batches(sources: list[list[int]], order: list[int], beams: int) -> Iterator[list[int]]:
+    """Which sources are searched together."""
+    rows: list[int] = []
+    for i in order:
+        if rows and (len(rows) + 1) * len(sources[i]) * beams > BATCH_TOKENS:
+            yield rows
+            rows = []
+        rows.append(i)
+    if rows:
+        yield rows
+
+
+def _by_engine(
+    model: EncoderDecoderModel,
+    sources: list[list[int]],
+    order: list[int],
+    eot_id: int,
+    length_penalty: float,
+    sampler: Sampler,
+    progress: Callable[[int], None],
+) -> list[list[Hypothesis]]:
+    engine = make_engine(model, max(1, min(len(sources), ROWS)), weights="open")
+    written: list[list[Written]] = [[] for _ in sources]
+    handles = dict[int, Handle]()
+    for i in order:  # of like length side by side, so that little of a step is padding
+        handles[i] = engine.submit(
+            Request(
+                [eot_id],
+                _room(model, sources[i]),
+                sampler.for_row(i),
+                end=eot_id,
+                source=sources[i],
+                likeliest=0,
+                on_token=written[i].append,
+                on_end=lambda _: progress(1),
+            )
+        )
+    while engine.turn():
+        pass
+    for handle in handles.values():
+        if handle.error is not None:
+            raise handle.error
+    return [[_hypothesis(tokens, eot_id, length_penalty)] for tokens in written]
+
+
+def _hypothesis(tokens: list[Written], eot_id: int, length_penalty: float) -> Hypothesis:
+    total = sum(token.log_prob for token in tokens if token.log_prob is not None)
+    ended = bool(tokens) and tokens[-1].id == eot_id
+    ids = [token.id for token in tokens]
+    return Hypothesis.with_penalty(ids[:-1] if ended else ids, total, ended, length_penalty)

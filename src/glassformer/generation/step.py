@@ -4,7 +4,7 @@ A *slot* is what is remembered of one text. A *piece* is some more tokens of it,
 holds: the next token of a text that is written, a part of a prompt, or several guesses that are to be checked
 at once are all the same to a step. Pieces of one call belong to different slots.
 
-Letters: R scored positions, V vocabulary.
+Letters: R scored positions, V vocabulary, S positions of a source, C model width.
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,8 @@ class Slot:
     pages: list[int] = field(default_factory=list)  # where its keys and values lie, for models that have them
     hashes: list[bytes] = field(default_factory=list)  # of its full pages, each with all before it
     state: Any = None  # of a model whose memory is no list of positions
+    source: Sequence[int] | None = None  # what an encoder reads for it
+    memory: Tensor | None = None  # and what it has made of that, (S, C)
     shares: bool = True  # whether others may use its pages
 
 
@@ -45,6 +47,8 @@ class Step(Protocol):
     device: torch.device  # where scores come out
     size: int  # positions of a page: what texts that begin alike share is a multiple of it
     reads_anew: bool  # whether each piece reads its whole text again, so that a tap sees it from its start
+    source_vocab: int | None  # of what an encoder reads for each text (`Slot.source`); None: there is none
+    source_limit: int | None  # positions of it; None: any number
 
     def open(self, ids: Sequence[int], shares: bool = True) -> Slot:
         """A slot for a text, which may already hold its beginning if another text has read it."""

@@ -68,7 +68,38 @@ class Body(nn.Module, ABC):
         """Empty memory for `batch` sequences of at most `capacity` positions."""
 
 
-class LanguageModel(nn.Module):
+class WritingModel(nn.Module, ABC):
+    """What writes, token by token: a body that reads what there is of a text, and a score for every entry."""
+
+    vocab: int
+    unembedding: nn.Linear
+
+    @property
+    @abstractmethod
+    def writer(self) -> Body:
+        """The body that reads what was written."""
+
+    @abstractmethod
+    def read_on(
+        self, ids: Tensor, state: State | None = None, tap: Tap = off, padding_mask: Tensor | None = None
+    ) -> Tensor:
+        """The vectors (B, T, C) of new ids (B, T); what they are read behind is in the state."""
+
+    @property
+    def limit(self) -> int | None:
+        """How many positions it can see at most; None: any number."""
+        return self.writer.limit
+
+    def next_scores(
+        self, ids: Tensor, state: State | None = None, tap: Tap = off, padding_mask: Tensor | None = None
+    ) -> Tensor:
+        """Scores (B, V) of the token after the last of each row: a prompt is not scored all along."""
+        x = self.read_on(ids, state, tap, padding_mask)  # (B, T, C)
+        last = last_tokens(x, padding_mask)  # (B, 1, C)
+        return scores(last, self.unembedding, tap)[:, 0]
+
+
+class LanguageModel(WritingModel):
     """Scores (B, T, V) of the token that follows each of ids (B, T)."""
 
     shared_body = ("stack.",)  # what a model for another task can take over
@@ -85,9 +116,8 @@ class LanguageModel(nn.Module):
         return describe(self, self.config)
 
     @property
-    def limit(self) -> int | None:
-        """How many positions it can see at most; None: any number."""
-        return self.stack.limit
+    def writer(self) -> Body:
+        return self.stack
 
     def forward(
         self,
@@ -98,16 +128,13 @@ class LanguageModel(nn.Module):
         readout: Readout = scores,
         readout_args: tuple[Any, ...] = (),
     ) -> Tensor:
-        x = self.dropout(self.stack(ids, padding_mask, state, tap))  # (B, T, C)
+        x = self.dropout(self.read_on(ids, state, tap, padding_mask))  # (B, T, C)
         return readout(x, self.unembedding, tap, *readout_args)
 
-    def next_scores(
+    def read_on(
         self, ids: Tensor, state: State | None = None, tap: Tap = off, padding_mask: Tensor | None = None
     ) -> Tensor:
-        """Scores (B, V) of the token after the last of each row: a prompt is not scored all along."""
-        x = self.stack(ids, padding_mask, state, tap)  # (B, T, C)
-        last = last_tokens(x, padding_mask)  # (B, 1, C)
-        return scores(last, self.unembedding, tap)[:, 0]
+        return self.stack(ids, padding_mask, state, tap)
 
     def new_state(self, batch: int, capacity: int | None = None) -> State:
         """Empty memory for `batch` sequences, for reading on without reading again."""
@@ -140,7 +167,7 @@ class EncoderModel(nn.Module):
         return readout(x, lambda x: self.head(x, padding_mask, tap), tap, *readout_args)
 
 
-class EncoderDecoderModel(nn.Module):
+class EncoderDecoderModel(WritingModel):
     """Reads a source sequence into a memory, and writes a target sequence while looking into it."""
 
     entry_points = ("encode", "decode")  # what is called on it besides `forward`
@@ -160,9 +187,8 @@ class EncoderDecoderModel(nn.Module):
         return describe(self, self.config)
 
     @property
-    def limit(self) -> int | None:
-        """How many positions it can write at most; None: any number."""
-        return self.decoder.limit
+    def writer(self) -> Body:
+        return self.decoder
 
     def forward(
         self,
@@ -186,9 +212,11 @@ class EncoderDecoderModel(nn.Module):
         """The state in which writing begins."""
         return self.decoder.new_state(len(source), capacity, self.encode(source, padding_mask))
 
-    def next_scores(self, ids: Tensor, state: State) -> Tensor:
-        """Scores (B, V) of what follows the last of the new ids (B, T); the memory is in the state."""
-        return self.unembedding(self.decoder(ids, None, state)[:, -1])
+    def read_on(
+        self, ids: Tensor, state: State | None = None, tap: Tap = off, padding_mask: Tensor | None = None
+    ) -> Tensor:
+        """Behind what the state holds, which has the memory too."""
+        return self.decoder(ids, padding_mask, state, inside(tap, "decoder"))
 
 
 def last_tokens(x: Tensor, padding_mask: Tensor | None) -> Tensor:

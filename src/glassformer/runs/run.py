@@ -363,14 +363,25 @@ class Run(OpenedRun):
         beams: int = 4,
         length_penalty: float = 0.6,
         progress: Callable[[int], None] = lambda _: None,
+        *,
+        sampler: Sampler | None = None,
     ) -> list[str]:
-        """The best translation of each text; `progress` is called with each number of texts done."""
+        """The best translation of each text; one that is drawn, if there is a `sampler`.
+
+        `progress` is called with each number of texts done.
+        """
         task, model = self._used_as(TranslateTask, "translate"), self.model
         assert isinstance(model, EncoderDecoderModel)
         filled = [self.as_read(text) for text in texts if text.strip()]  # an empty line stays one
         best = iter(
             task.translate(
-                model, self.config, filled, beams=beams, length_penalty=length_penalty, progress=progress
+                model,
+                self.config,
+                filled,
+                beams=beams,
+                length_penalty=length_penalty,
+                sampler=sampler,
+                progress=progress,
             )
         )
         return [next(best)[0][0] if text.strip() else "" for text in texts]

@@ -6,8 +6,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from glassformer.generation.limits import BEAMS, LENGTH_PENALTY
+from glassformer.generation.sampling import Sampler
 from glassformer.runs.run import Run
-from glassformer.serving.asked import check_most
+from glassformer.serving.asked import check_most, refuse
 from glassformer.serving.bodies import FillBody, TextsBody, TranslateBody
 from glassformer.serving.guard import held_by
 from glassformer.serving.limits import Limits
@@ -25,9 +26,16 @@ def answer_routes(models: Models, limits: Limits) -> APIRouter:
         texts, beams = check_texts(body.text, limits), body.beams or BEAMS
         check_most("beams", beams, limits.beams, " beams")
         penalty = LENGTH_PENALTY if body.length_penalty is None else body.length_penalty
+        sampler = _sampler(body)
         loaded = await models.use(body.model, held_by(request), "translate")
         run = loaded.run
-        found = await loaded.jobs.do(lambda text: run.translate([text], beams, penalty)[0], texts)
+
+        def translated(row: tuple[int, str]) -> str:
+            i, text = row
+            own = None if sampler is None else sampler.for_row(i)
+            return run.translate([text], beams, penalty, sampler=own)[0]
+
+        found = await loaded.jobs.do(translated, list(enumerate(texts)))
         pairs = [{"source": s, "target": t} for s, t in zip(texts, found, strict=True)]
         return Json({"model": loaded.name, "translations": pairs, "unseen": _unseen(run, texts)})
 
@@ -50,6 +58,16 @@ def answer_routes(models: Models, limits: Limits) -> APIRouter:
         return Json({"model": loaded.name, "texts": answers, "unseen": _unseen(run, texts)})
 
     return router
+
+
+def _sampler(body: TranslateBody) -> Sampler | None:
+    """How translations are drawn, if they are to be."""
+    drawing = body.model_dump(include={"temperature", "top_k", "top_p", "min_p", "seed"}, exclude_none=True)
+    if not drawing:
+        return None
+    if body.beams is not None or body.length_penalty is not None:
+        raise refuse(next(iter(drawing)), "draws; beam search does not: leave out either this or the beams")
+    return Sampler(**drawing).with_seed()
 
 
 def _label(run: Run, text: str) -> Any:

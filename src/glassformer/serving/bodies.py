@@ -56,18 +56,24 @@ class ResponseFormat(BaseModel):
     json_schema: JsonSchema | None = None
 
 
+Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
+Temperature = Annotated[float, Field(ge=0, le=100)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Count = Annotated[int, Field(ge=1, le=1 << 31)]
+
+
 class Drawing(Body, Harmless):
     """How texts are written: what completions and chat share."""
 
     n: Annotated[int, Field(ge=1)] | None = None
     stop: str | list[str] | None = None
-    seed: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
+    seed: Seed | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    temperature: Annotated[float, Field(ge=0, le=100)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=1, le=1 << 31)] | None = None
-    min_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
+    top_k: Count | None = None
+    min_p: Share | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
@@ -147,6 +153,11 @@ class TextsBody(Body):
 class TranslateBody(TextsBody):
     beams: Annotated[int, Field(ge=1)] | None = None
     length_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
+    top_k: Count | None = None
+    min_p: Share | None = None
+    seed: Seed | None = None
 
 
 class FillBody(TextsBody):

@@ -24,6 +24,7 @@ from glassformer.evaluation.error_analysis import Mistakes, translation_mistakes
 from glassformer.evaluation.result import Result
 from glassformer.generation.beam import Hypothesis
 from glassformer.generation.limits import BEAMS, LENGTH_PENALTY
+from glassformer.generation.sampling import Sampler
 from glassformer.generation.seq2seq import translate_ids
 from glassformer.models.build import EncoderDecoder
 from glassformer.models.model import EncoderDecoderModel
@@ -170,9 +171,10 @@ class TranslateTask(ExamplesTask):
         *,
         beams: int = BEAMS,
         length_penalty: float = LENGTH_PENALTY,
+        sampler: Sampler | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[list[tuple[str, Hypothesis]]]:
-        """For each text its translations, best first."""
+        """For each text its translations, best first; one, drawn, if there is a `sampler`."""
         hypotheses = translate_ids(
             model,
             [self.source_ids(text)[: config.model.context - 1] for text in texts],
@@ -180,6 +182,7 @@ class TranslateTask(ExamplesTask):
             source_eot_id=self.source_eot_id,
             beams=beams,
             length_penalty=length_penalty,
+            sampler=sampler,
             progress=progress,
         )
         return [[(self.text_tokenizer.decode(h.ids, specials=False), h) for h in best] for best in hypotheses]
