@@ -1,7 +1,7 @@
 """What products in 8 bits cost: the same trainings in bf16 and in fp8, beside each other.
 
     python benchmarks/fp8.py train FOLDER     the trainings, on a GPU; then their losses into fp8.json
-    python benchmarks/fp8.py keep FOLDER      only the latter, of those that are there, as far as each went
+    python benchmarks/fp8.py keep FOLDER      only the latter, of those that are there; others stay
     python benchmarks/fp8.py draw             the picture of docs/training.md (`make docs`)
 
 A model of six layers of width 768 on WikiText-2 in 8,192 BPE entries; all else as `train` has it.
@@ -42,11 +42,10 @@ def train(folder: Path) -> None:
 
 def keep(folder: Path) -> None:
     names = [f"{precision}-{seed}" for precision in PRECISIONS for seed in SEEDS]
-    kept = {
-        name: _curves(read_metrics(folder / name / "metrics.jsonl"))
-        for name in names
-        if (folder / name / "metrics.jsonl").exists()
-    }
+    kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
+    for name in names:
+        if (record := folder / name / "metrics.jsonl").exists():
+            kept[name] = _curves(read_metrics(record))
     lines = (f'"{name}": {json.dumps(curves)}' for name, curves in kept.items())
     KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 

@@ -10,7 +10,7 @@ C model width, V vocabulary.
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -234,7 +234,7 @@ class StateStep:
         return True
 
     def fork(self, slot: Slot) -> Slot:
-        return replace(slot)  # tensors that nobody writes into
+        return copy(slot)  # of tensors that nobody writes into
 
     def forget(self, slot: Slot, length: int) -> None:
         raise ValueError("this model's state cannot go back to an earlier position")
