@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -94,3 +95,29 @@ def test_only_some_rows_are_measured() -> None:
     ]
     with pytest.raises(UsageError, match="nothing such"):
         train.choose_tools(known, ["muon", "nothing such"])
+
+
+def test_a_peer_that_fails_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured before is said at once, and is not lost."""
+    said: list[str] = []
+
+    def run(task: dict[str, Any], *_: object) -> Any:
+        if task["tool"] == "transformers":
+            raise GlassformerError("transformers failed: no room")
+        rates = {"seconds_per_step": 0.5, "first_step_seconds": 1.0, "peak_bytes": 1}
+        return rates if "optimizer" in task else 42.0
+
+    for module in (train, generate):
+        monkeypatch.setattr(module, "_run", run)
+    ours = next(iter(train.OURS))
+    monkeypatch.setattr(train, "tools", lambda nanogpt, fused: iter([ours, "transformers"]))
+    options = {"device": "cpu", "batch": None, "precision": "float32", "compiled": False, "nanogpt": None}
+    (one,) = train.measure("char", **options, seconds=0, rounds=1, profile=None, say=said.append)
+    assert one.tool == ours and said[1].strip() == "500.0 ms a step" and "no room; left out" in said[-1]
+    found = generate.measure("cpu", ["4 × 128"], [1], 1, 1, 0, None, said.append)
+    assert found and all(each.tool.startswith("glassformer") for each in found)
+    assert "    42.0 tokens/s" in said and "no room; left out" in "".join(said[3:])
+    monkeypatch.setattr(train, "tools", lambda nanogpt, fused: iter([ours]))
+    monkeypatch.setattr(train, "_run", lambda task: run({"tool": "transformers"}))
+    with pytest.raises(GlassformerError, match="no room"):
+        train.measure("char", **options, seconds=0, rounds=1, profile=None, say=said.append)
