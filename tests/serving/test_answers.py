@@ -10,7 +10,6 @@ from safetensors.torch import load
 
 import glassformer as gf
 from glassformer.core.strict_json import dump_json
-from glassformer.generation.sampling import Sampler
 from tests.serving.conftest import Local
 
 
@@ -32,11 +31,13 @@ def test_translate(here: Local, runs: Path) -> None:
 
 def test_a_translation_is_drawn_if_that_is_asked_for(here: Local, runs: Path) -> None:
     text, drawing = "number 3 is here", {"temperature": 2.0, "top_k": 9}
-    answer: Any = here.post("/v1/translate", model="pairs", text=[text, text], seed=4, **drawing)
-    sampler = Sampler(seed=4, **drawing)  # type: ignore[arg-type]
-    run = opened(runs, "pairs")
-    expected = [run.translate([text], sampler=sampler.for_row(i))[0] for i in (0, 1)]
-    assert [pair["target"] for pair in answer["translations"]] == expected
+    texts = [text, "", text]
+    answer: Any = here.post("/v1/translate", model="pairs", text=texts, seed=4, **drawing)
+    expected = opened(runs, "pairs").translate(texts, seed=4, **drawing)  # type: ignore[arg-type]
+    assert [pair["target"] for pair in answer["translations"]] == expected and answer["seed"] == 4
+    first: Any = here.post("/v1/translate", model="pairs", text=text, **drawing)
+    again: Any = here.post("/v1/translate", model="pairs", text=text, seed=first["seed"], **drawing)
+    assert first == again and "seed" not in here.post("/v1/translate", model="pairs", text=text)  # type: ignore[operator]
     both = here.client.post("/v1/translate", json={"model": "pairs", "text": text, "top_k": 3, "beams": 2})
     assert both.status_code == 400 and both.json()["error"]["param"] == "top_k"
 

@@ -38,6 +38,7 @@ class Wishes:
     top_p: float | None = None
     seed: int | None = None
     probs: bool = False
+    draws: bool = False  # whether anything was said about drawing: a translator searches else
     drawn: int | None = None  # the seed of the last answer
 
     def set(self, name: str, value: str) -> None:
@@ -63,6 +64,7 @@ class Wishes:
                 "seed": self.seed,
             }
             check_drawing(**{**drawing, name: number})
+            self.draws = True
         setattr(self, name, number)
 
 
@@ -78,17 +80,21 @@ class Wishes:
 @console.command
 def chat(
     run: RunPath,
-    temperature: Annotated[float, typer.Option(help="Below 1 safer, above 1 wilder; 0 the likeliest.")] = 0.8,
+    temperature: Annotated[
+        float | None,
+        typer.Option(help="Below 1 safer, above 1 wilder; 0 the likeliest; 0.8.", show_default=False),
+    ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="Tokens of an answer at most.")] = 100,
     seed: Annotated[int | None, typer.Option(help="For the same answers again.")] = None,
 ) -> None:
     """Talk to a run, line by line: it goes on from what you type, or labels, translates, fills it in."""
     from glassformer.generation.limits import check_drawing
 
-    check_drawing(temperature, seed=seed)
+    chosen = Wishes.temperature if temperature is None else temperature
+    check_drawing(chosen, seed=seed)
     opened = open_run(run)
     answer = _ANSWERS[opened.config.task](opened)
-    wishes = Wishes(temperature, tokens, seed=seed)
+    wishes = Wishes(chosen, tokens, seed=seed, draws=temperature is not None or seed is not None)
     person = sys.stdin is not None and sys.stdin.isatty()
     if person:
         console.note(f"{opened.path}, task {opened.config.task}. /help says what can be said; Ctrl-D ends.")
@@ -201,6 +207,7 @@ def _goes_on(run: "Run") -> Answer:
 
 
 def _translates(run: "Run") -> Answer:
+    from glassformer.generation.sampling import Sampler
     from glassformer.models.model import EncoderDecoderModel
     from glassformer.tasks.translator import TranslateTask
 
@@ -210,11 +217,14 @@ def _translates(run: "Run") -> Answer:
     def answer(line: str, wishes: Wishes) -> None:
         if not line.strip():
             return
-        if not wishes.probs:
-            console.put(run.translate([line])[0])
-            return
-        for text, hypothesis in task.translate(model, run.config, [line])[0]:
-            console.put(f"{hypothesis.score:8.3f}  {text}")
+        samplers = None
+        if wishes.draws:
+            sampler = Sampler(wishes.temperature, wishes.top_k, wishes.top_p, seed=wishes.seed).with_seed()
+            samplers, wishes.drawn = [sampler], sampler.seed
+        for text, hypothesis in task.translate(model, run.config, [run.as_read(line)], samplers=samplers)[0]:
+            console.put(f"{hypothesis.score:8.3f}  {text}" if wishes.probs else text)
+            if not wishes.probs:
+                return
 
     return answer
 

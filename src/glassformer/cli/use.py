@@ -75,20 +75,19 @@ def translate(
         console.note(
             "Note: --penalty is called --length-penalty now; the old name goes with the next version."
         )
-    favour = next((value for value in (length_penalty, penalty) if value is not None), LENGTH_PENALTY)
+    favour = next((value for value in (length_penalty, penalty) if value is not None), None)
     lines, opened = _lines(text), open_run(run)
     unseen = warn_unseen(opened, *lines)
-    from glassformer.generation.sampling import Sampler
+    if settings:
+        from glassformer.generation.sampling import Sampler
 
-    sampler = Sampler(**settings).with_seed() if settings else None
+        settings["seed"] = Sampler(**settings).with_seed().seed
     with console.working("translating", len(lines)) as advance:
-        translations = opened.translate(
-            lines, beams=beams or BEAMS, length_penalty=favour, progress=advance, sampler=sampler
-        )
+        translations = opened.translate(lines, beams, favour, advance, **settings)
     if json_:
         pairs = [{"source": s, "target": t} for s, t in zip(lines, translations, strict=True)]
         found = {"translations": pairs, "unseen": unseen}
-        console.put_json(found if sampler is None else {**found, "seed": sampler.seed})
+        console.put_json({**found, "seed": settings["seed"]} if settings else found)
         return
     for translation in translations:
         console.put(translation)

@@ -2,7 +2,7 @@
 
     1  every beginning is continued by every token; scores are sums of log-probabilities
     2  the best continuations go on, as many as there are beams; one that ends is set aside and keeps its beam
-    3  a sequence is done when all its beams have ended, or there is no room for more tokens
+    3  a sequence is done when all its beams have ended, or there is no room for more tokens; it leaves
     4  what was found is ranked by score / ((5 + length) / 6)^penalty, since sums fall with every token
 
 One beam is greedy search.
@@ -63,31 +63,39 @@ def beam_search(
     total[:, 0] = 0.0  # at first all beams are the same, so only one may go on
     sequences = torch.zeros(B, beams, 0, dtype=torch.long, device=device)
     hypotheses: list[list[Hypothesis]] = [[] for _ in range(B)]
+    searched = list(range(B))  # those that are not done, in the order of the rows
     for length in range(1, max(limits) + 1):
-        candidates = (total[:, :, None] + scores.view(B, beams, V)).view(B, beams * V)
+        n = len(searched)
+        candidates = (total[:, :, None] + scores.view(n, beams, V)).view(n, beams * V)
         best, index = candidates.topk(min(2 * beams, beams * V), dim=-1)
         beam, token = index // V, index % V
         ends = torch.zeros_like(token, dtype=torch.bool) if end is None else token == end
-        for b, rank in ends.nonzero().tolist():  # in the order of their ranks
-            if rank < beams - len(hypotheses[b]) and best[b, rank] > float("-inf"):
-                ids = sequences[b, beam[b, rank]].tolist()
-                hypotheses[b].append(Hypothesis.with_penalty(ids, float(best[b, rank]), True, length_penalty))
-        room = torch.tensor([beams - len(f) for f in hypotheses], device=device).clamp(min=0)
+        for row, rank in ends.nonzero().tolist():  # in the order of their ranks
+            found = hypotheses[searched[row]]
+            if rank < beams - len(found) and best[row, rank] > float("-inf"):
+                ids = sequences[row, beam[row, rank]].tolist()
+                found.append(Hypothesis.with_penalty(ids, float(best[row, rank]), True, length_penalty))
+        room = torch.tensor([beams - len(hypotheses[b]) for b in searched], device=device).clamp(min=0)
         total, order = best.masked_fill(ends, float("-inf")).topk(beams, dim=-1)
         total = total.masked_fill(torch.arange(beams, device=device) >= room[:, None], float("-inf"))
         source, chosen = beam.gather(1, order), token.gather(1, order)
         before = sequences.gather(1, source[..., None].expand(-1, -1, length - 1))
         sequences = torch.cat([before, chosen[..., None]], dim=-1)
-        for b in (b for b, limit in enumerate(limits) if limit == length):  # no room for more
-            hypotheses[b] += [
-                Hypothesis.with_penalty(i, s, False, length_penalty)
-                for i, s in zip(sequences[b].tolist(), total[b].tolist(), strict=True)
-                if s > float("-inf")
-            ]
-            total[b] = float("-inf")
-        if total.max() == float("-inf"):
+        for row, b in enumerate(searched):
+            if limits[b] == length:  # no room for more
+                hypotheses[b] += [
+                    Hypothesis.with_penalty(i, s, False, length_penalty)
+                    for i, s in zip(sequences[row].tolist(), total[row].tolist(), strict=True)
+                    if s > float("-inf")
+                ]
+                total[row] = float("-inf")
+        going = (total.amax(dim=1) > float("-inf")).nonzero()[:, 0]
+        if len(going) == 0:
             break
-        state.select((torch.arange(B, device=device)[:, None] * beams + source).flatten())
+        state.select((going[:, None] * beams + source[going]).flatten())
+        if len(going) < n:
+            total, chosen, sequences = total[going], chosen[going], sequences[going]
+            searched = [searched[row] for row in going.tolist()]
         scores = _scores(step, chosen.view(-1, 1), state)
     return [sorted(row, key=lambda h: -h.score) for row in hypotheses]
 

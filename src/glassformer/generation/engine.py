@@ -422,7 +422,7 @@ def _tell(rows: list[Row], raw: Tensor, tokens: list[int]) -> dict[int, Written]
 
 def _shares(request: Request) -> bool:
     """Whether a text may begin with what was read for others: not if its prompt is to be seen or changed, nor
-    beside a source, of which everything depends."""
+    beside a source, on which everything depends."""
     return request.new_tap is None and not request.scores_prompt and request.source is None
 
 

@@ -39,5 +39,5 @@ def refuse_with_beams(**options: object) -> None:
     if given:
         raise UsageError(
             f"{', '.join(given)}: beam search looks for the likeliest text and draws nothing; leave out "
-            "either this or the beams"
+            "either this or what is said about beams"
         )

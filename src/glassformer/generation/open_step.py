@@ -18,14 +18,14 @@ import torch
 from torch import Tensor
 
 from glassformer.generation import sampling
-from glassformer.generation.memories import Beside, Memories, source_sizes
+from glassformer.generation.memories import Beside, Memories
 from glassformer.generation.pages import SIZE, PagedStep
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.step import Piece, Slot, Step
 from glassformer.models.attention import growing_keys
 from glassformer.models.mask import Mask
 from glassformer.models.model import WritingModel, evaluating, scores
-from glassformer.models.state import Attend, Bias, Carried, Memory, State
+from glassformer.models.state import Attend, Bias, Carried, Memory, Project, State
 from glassformer.models.tap import off
 from glassformer.models.transformer import Stack
 
@@ -99,12 +99,20 @@ class PagedState:
             everywhere = torch.arange(S, device=device)[None]
             self.read = self.place(everywhere.expand(len(slots), -1))
             self._behind = everywhere >= starts[:, None] + T if self._ragged else None  # (B, S)
+        self._before: dict[int, tuple[Tensor, Tensor]] = {}
         self.layers = [PagedLayer(self, i) for i in range(layers)]
 
     def place(self, positions: Tensor) -> Tensor:
         """Where positions (B, n) of each row lie in the pool; behind a row's pages, anywhere."""
         page = (positions // SIZE).clamp(0, self._table.shape[1] - 1)
         return self._table.gather(1, page) * SIZE + positions % SIZE
+
+    def before(self, reach: int) -> tuple[Tensor, Tensor]:
+        """Where the last positions before the new ones lie, and which of them there are, (B, reach)."""
+        if reach not in self._before:
+            before = self._positions[:, :1] + torch.arange(-reach, 0, device=self._positions.device)
+            self._before[reach] = self.place(before), before >= 0
+        return self._before[reach]
 
     def gather(self, kept: Tensor) -> Tensor:
         """All positions of each row, (B, S, ·, ·), of what is kept (positions, ·, ·)."""
@@ -147,17 +155,13 @@ class PagedLayer:
         keys, values = keys.transpose(1, 2), values.transpose(1, 2)
         return attend(q, keys, values, mask, added, queries=state.queries)
 
-    def of_memory(self, project: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    def of_memory(self, project: Project, memory: Memory) -> tuple[Tensor, Tensor]:
         assert self.state.beside is not None, "a language model looks into no memory"
-        made = self.state.beside.layers
-        if self.layer not in made:
-            made[self.layer] = project()
-        return made[self.layer]
+        return self.state.beside.of_layer(self.layer, project)
 
     def after(self, name: str, x: Tensor, reach: int) -> Tensor:
-        kept = self._keep(name, x)
-        before = self.state.positions(0, x.device)[:, :1] + torch.arange(-reach, 0, device=x.device)
-        past = kept[self.state.place(before)] * (before >= 0)[..., None]  # (B, reach, C)
+        places, there = self.state.before(reach)
+        past = self._keep(name, x)[places] * there[..., None]  # (B, reach, C)
         return torch.cat([past, x], dim=1)
 
     def _keep(self, name: str, x: Tensor) -> Tensor:
@@ -167,7 +171,21 @@ class PagedLayer:
         return kept
 
 
-class OpenStep(PagedStep):
+class BesideSources:
+    """What a step says of the sources that its texts are written beside, if there are any."""
+
+    memories: Memories | None
+
+    @property
+    def source_vocab(self) -> int | None:
+        return None if self.memories is None else self.memories.vocab
+
+    @property
+    def source_limit(self) -> int | None:
+        return None if self.memories is None else self.memories.limit
+
+
+class OpenStep(BesideSources, PagedStep):
     """A transformer's."""
 
     def __init__(self, model: WritingModel, pages: int):
@@ -178,7 +196,6 @@ class OpenStep(PagedStep):
         self._pool = Pool(pages * SIZE)
         self._copies: dict[int, int] = {}  # pages that are to be as others were when this was asked for
         self.memories = Memories.for_model(model)
-        self.source_vocab, self.source_limit = source_sizes(self.memories)
         self.device = model.unembedding.weight.device
 
     def copy_page(self, source: int, target: int) -> None:
@@ -211,19 +228,16 @@ class OpenStep(PagedStep):
         return out
 
 
-class StateStep:
+class StateStep(BesideSources):
     """That of a model whose memory is one state as a whole: recurrent, or a window."""
 
     limit: int | None = None
-    source_vocab: int | None = None
-    source_limit: int | None = None
     reads_anew = False
     size = 1
 
     def __init__(self, model: WritingModel):
         self.model, self.vocab = model, model.vocab
         self.memories = Memories.for_model(model)
-        self.source_vocab, self.source_limit = source_sizes(self.memories)
         self.device = model.unembedding.weight.device
         self._last: tuple[list[Any], dict[str, Tensor]] = [], {}  # states of slots, and all in one
 

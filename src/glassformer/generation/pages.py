@@ -96,8 +96,6 @@ class PagedStep(ABC):
     """The part of a step that keeps the books: for models whose memory is a list of positions."""
 
     reads_anew = False
-    source_vocab: int | None = None
-    source_limit: int | None = None
     limit: int | None
     device = torch.device("cpu")
 
@@ -105,6 +103,15 @@ class PagedStep(ABC):
         self.vocab, self.limit = vocab, limit
         self.pages = Pages(pages, size)
         self.size = size
+
+    @property
+    def source_vocab(self) -> int | None:
+        """Of sources, which the compiled steps have not."""
+        return None
+
+    @property
+    def source_limit(self) -> int | None:
+        return None
 
     def open(self, ids: Sequence[int], shares: bool = True) -> Slot:
         slot = Slot(shares=shares)

@@ -106,7 +106,7 @@ def check_request(request: Request, step: Step) -> None:
     unknown = [i for i in (*request.ids, *request.forced, *request.sampler.bias) if not 0 <= i < step.vocab]
     if unknown:
         raise UsageError(f"id {unknown[0]} is outside the vocabulary of {step.vocab} entries")
-    _check_source(request.source, step)
+    check_source(request.source, step.source_vocab, step.source_limit)
     if request.source is not None and request.new_tap is not None:
         raise UsageError("a translation cannot be written under edits: give its target, and look at both")
     if request.tokens < 0 or (request.tokens == 0 and not request.scores_prompt):
@@ -128,8 +128,8 @@ def check_request(request: Request, step: Step) -> None:
         )
 
 
-def _check_source(source: Sequence[int] | None, step: Step) -> None:
-    entries = step.source_vocab
+def check_source(source: Sequence[int] | None, entries: int | None, limit: int | None) -> None:
+    """Refuse a source that an encoder of so many entries and positions cannot read; None: there is none."""
     if source is None:
         if entries is not None:
             raise UsageError("this model writes beside a source: expected one to translate")
@@ -140,9 +140,9 @@ def _check_source(source: Sequence[int] | None, step: Step) -> None:
         raise UsageError("the source is empty: expected at least the mark that ends it")
     if unknown := [i for i in source if not 0 <= i < entries]:
         raise UsageError(f"id {unknown[0]} of the source is outside its vocabulary of {entries} entries")
-    if step.source_limit is not None and len(source) > step.source_limit:
+    if limit is not None and len(source) > limit:
         raise UsageError(
-            f"a source of {len(source)} tokens is longer than the context of {step.source_limit}: shorten it"
+            f"a source of {len(source)} tokens is longer than the context of {limit}: shorten it"
         )
 
 

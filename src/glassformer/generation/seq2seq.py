@@ -1,8 +1,8 @@
 """From source sentences to target sentences. Handles ids.
 
-With one beam, or a sampler, each source is a request of the engine: the best token is taken each time, or one
-is drawn; a text that has ended leaves, and the next source takes its place. With more beams, sources of like
-length are searched together.
+With samplers, or one beam, each source is a request of the engine: a token is drawn each time, or the best
+one is taken; a text that has ended leaves, and the next source takes its place. With more beams, sources of
+like length are searched together over a step of the same kind.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 
+from glassformer.core.errors import UsageError
 from glassformer.generation.beam import Hypothesis, SlotState, beam_search, read_slots
-from glassformer.generation.engine import ROWS
+from glassformer.generation.engine import Engine
 from glassformer.generation.limits import BEAMS, LENGTH_PENALTY
-from glassformer.generation.make import make_engine
-from glassformer.generation.open_step import open_step
-from glassformer.generation.request import Handle, Request, Written
+from glassformer.generation.open_step import open_step, pages_for
+from glassformer.generation.pages import SIZE
+from glassformer.generation.request import Handle, Request, Written, check_source, no_numbers
 from glassformer.generation.sampling import Sampler
 from glassformer.models.model import EncoderDecoderModel
 
@@ -30,35 +31,46 @@ def translate_ids(
     source_eot_id: int | None = None,
     beams: int = BEAMS,
     length_penalty: float = LENGTH_PENALTY,
-    sampler: Sampler | None = None,
+    samplers: Sequence[Sampler] | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[list[Hypothesis]]:
-    """For each source (ids without marks) its translations, best first; one, drawn, if there is a `sampler`.
+    """For each source (ids without marks) its translations, best first; with `samplers`, one for each source,
+    one that is drawn.
 
     `source_eot_id` is the mark that ends a source, where it has a vocabulary of its own.
     """
+    if beams < 1:
+        raise UsageError(f"{beams} beams: expected at least 1")
     mark = eot_id if source_eot_id is None else source_eot_id
     marked = [[*source.tolist(), mark] for source in sources]
+    for source in marked:
+        check_source(source, model.config.source_vocab or model.vocab, model.encoder.limit)
+    if not marked:
+        return []
     order = sorted(range(len(marked)), key=lambda i: len(marked[i]))
-    if sampler is None and beams == 1:
-        sampler = Sampler(temperature=0)
-    if sampler is not None:
-        return _by_engine(model, marked, order, eot_id, length_penalty, sampler, progress)
+    if samplers is None and beams == 1:
+        samplers = [Sampler(temperature=0)] * len(marked)
+    if samplers is not None:
+        return _by_engine(model, marked, order, eot_id, length_penalty, samplers, progress)
     translations: list[list[Hypothesis]] = [[] for _ in marked]
-    for rows in _batches(marked, order, beams):
-        room = [_room(model, marked[r]) for r in rows]
-        step = open_step(model, len(rows) * beams, max(room))
+    rooms, batches = [_room(model, source) for source in marked], list(_batches(marked, order, beams))
+    positions = max(len(rows) * pages_for(max(rooms[r] for r in rows)) for rows in batches) * beams * SIZE
+    step = open_step(model, 1, positions)
+    for rows in batches:
         state = SlotState(step, len(rows), [marked[r] for r in rows])
         best = beam_search(
             read_slots,
             state,
             torch.full((len(rows), 1), eot_id, device=step.device),
             beams=beams,
-            tokens=room,
+            tokens=[rooms[r] for r in rows],
             end=eot_id,
             length_penalty=length_penalty,
         )
+        state.close()
         for r, hypotheses in zip(rows, best, strict=True):
+            if not hypotheses:
+                raise no_numbers()
             translations[r] = hypotheses
         progress(len(rows))
     return translations
@@ -88,18 +100,20 @@ def _by_engine(
     order: list[int],
     eot_id: int,
     length_penalty: float,
-    sampler: Sampler,
+    samplers: Sequence[Sampler],
     progress: Callable[[int], None],
 ) -> list[list[Hypothesis]]:
-    engine = make_engine(model, max(1, min(len(sources), ROWS)), weights="open")
+    rooms = [_room(model, source) for source in sources]
+    rows = max(1, min(len(sources), BATCH_TOKENS // max(map(len, sources))))
+    engine = Engine(open_step(model, rows, max(rooms)), rows=rows)
     written: list[list[Written]] = [[] for _ in sources]
     handles = dict[int, Handle]()
     for i in order:  # of like length side by side, so that little of a step is padding
         handles[i] = engine.submit(
             Request(
                 [eot_id],
-                _room(model, sources[i]),
-                sampler.for_row(i),
+                rooms[i],
+                samplers[i].with_seed(),
                 end=eot_id,
                 source=sources[i],
                 likeliest=0,

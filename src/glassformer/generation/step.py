@@ -4,7 +4,7 @@ A *slot* is what is remembered of one text. A *piece* is some more tokens of it,
 holds: the next token of a text that is written, a part of a prompt, or several guesses that are to be checked
 at once are all the same to a step. Pieces of one call belong to different slots.
 
-Letters: R scored positions, V vocabulary, S positions of a source, C model width.
+Letters: R scored positions, V vocabulary, S positions of a source, C model width, H heads, D head width.
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,16 @@ class Slot:
     hashes: list[bytes] = field(default_factory=list)  # of its full pages, each with all before it
     state: Any = None  # of a model whose memory is no list of positions
     source: Sequence[int] | None = None  # what an encoder reads for it
-    memory: Tensor | None = None  # and what it has made of that, (S, C)
+    encoded: "Encoded | None" = None  # and what came of that
     shares: bool = True  # whether others may use its pages
+
+
+@dataclass(slots=True, eq=False)
+class Encoded:
+    """A source that was read: the encoder's vectors, and what each layer of the decoder has made of them."""
+
+    states: Tensor  # (S, C)
+    layers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)  # keys and values (S, H, D)
 
 
 @dataclass(slots=True)
@@ -47,8 +55,16 @@ class Step(Protocol):
     device: torch.device  # where scores come out
     size: int  # positions of a page: what texts that begin alike share is a multiple of it
     reads_anew: bool  # whether each piece reads its whole text again, so that a tap sees it from its start
-    source_vocab: int | None  # of what an encoder reads for each text (`Slot.source`); None: there is none
-    source_limit: int | None  # positions of it; None: any number
+
+    @property
+    def source_vocab(self) -> int | None:
+        """Entries of what an encoder reads for each text (`Slot.source`); None: there is no encoder."""
+        ...
+
+    @property
+    def source_limit(self) -> int | None:
+        """Positions of that at most; None: any number."""
+        ...
 
     def open(self, ids: Sequence[int], shares: bool = True) -> Slot:
         """A slot for a text, which may already hold its beginning if another text has read it."""

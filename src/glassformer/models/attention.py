@@ -264,7 +264,7 @@ class CrossAttention(nn.Module):
         return self.qk_norm(k), v
 
     def forward(self, x: Tensor, memory: Memory, state: LayerState | None = None, tap: Tap = off) -> Tensor:
-        k, v = self.project(memory) if state is None else state.of_memory(lambda: self.project(memory))
+        k, v = self.project(memory) if state is None else state.of_memory(self.project, memory)
         q = tap("q", self.qk_norm(split_heads(self.q(x), self.heads)))  # (B, H, T, D)
         k, v = tap("k", k), tap("v", v)
         mask = Mask(padding_mask=memory.padding_mask)

@@ -59,6 +59,9 @@ class Memory:
         return Memory(self.states[rows], None if self.padding_mask is None else self.padding_mask[rows])
 
 
+Project = Callable[[Memory], tuple[Tensor, Tensor]]  # to keys and values (B, H, S, D)
+
+
 def refuse_ragged(state: State | None, padding_mask: Tensor | None) -> None:
     """For states that are at one position in all rows: padding would go into them like any token."""
     if state is not None and padding_mask is not None:
@@ -72,7 +75,7 @@ class LayerState(Protocol):
         """Take the keys and values of the new positions in, and attend to all there are: (B, H, T, E)."""
         ...
 
-    def of_memory(self, project: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    def of_memory(self, project: Project, memory: Memory) -> tuple[Tensor, Tensor]:
         """Keys and values of the memory, made when they are first asked for."""
         ...
 
@@ -143,9 +146,9 @@ class LayerCache:
         # Behind the end of a short row lies what a longer one left; no query of that row is as far.
         return attend(q, k, v, mask, added, queries=positions if ragged else None)
 
-    def of_memory(self, project: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    def of_memory(self, project: Project, memory: Memory) -> tuple[Tensor, Tensor]:
         if self.memory is None:
-            self.memory = project()
+            self.memory = project(memory)
         return self.memory
 
     def after(self, name: str, x: Tensor, reach: int) -> Tensor:

@@ -18,7 +18,7 @@ from glassformer.data.newlines import unified
 from glassformer.evaluation.error_analysis import Mistakes
 from glassformer.evaluation.result import Result
 from glassformer.generation.engine import ROWS, Engine
-from glassformer.generation.limits import refuse_with_beams
+from glassformer.generation.limits import BEAMS, LENGTH_PENALTY, refuse_with_beams
 from glassformer.generation.make import (
     PRECISIONS,
     Weights,
@@ -360,31 +360,40 @@ class Run(OpenedRun):
     def translate(
         self,
         texts: list[str],
-        beams: int = 4,
-        length_penalty: float = 0.6,
+        beams: int | None = None,
+        length_penalty: float | None = None,
         progress: Callable[[int], None] = lambda _: None,
         *,
-        sampler: Sampler | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        seed: int | None = None,
     ) -> list[str]:
-        """The best translation of each text; one that is drawn, if there is a `sampler`.
+        """The best translation of each text that beam search finds, with four `beams` and a length penalty of
+        0.6 unless told; or, where anything is said about drawing (`Sampler` explains it), one that is drawn.
 
         `progress` is called with each number of texts done.
         """
         task, model = self._used_as(TranslateTask, "translate"), self.model
         assert isinstance(model, EncoderDecoderModel)
-        filled = [self.as_read(text) for text in texts if text.strip()]  # an empty line stays one
-        best = iter(
-            task.translate(
-                model,
-                self.config,
-                filled,
-                beams=beams,
-                length_penalty=length_penalty,
-                sampler=sampler,
-                progress=progress,
-            )
+        said = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
+        drawing: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+        if drawing and (beams is not None or length_penalty is not None):
+            refuse_with_beams(**drawing)
+        filled = [i for i, text in enumerate(texts) if text.strip()]  # an empty line stays one
+        sampler = Sampler(**drawing).with_seed() if drawing else None
+        best = task.translate(
+            model,
+            self.config,
+            [self.as_read(texts[i]) for i in filled],
+            beams=BEAMS if beams is None else beams,
+            length_penalty=LENGTH_PENALTY if length_penalty is None else length_penalty,
+            samplers=None if sampler is None else [sampler.for_row(i) for i in filled],
+            progress=progress,
         )
-        return [next(best)[0][0] if text.strip() else "" for text in texts]
+        found = dict(zip(filled, (text for ((text, _), *_) in best), strict=True))
+        return [found.get(i, "") for i in range(len(texts))]
 
     def label(self, texts: Sequence[str | Path]) -> list[Labelled]:
         """What a classifier says about each text or image (its path), or a tagger about the words of each.

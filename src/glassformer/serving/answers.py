@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from glassformer.generation.limits import BEAMS, LENGTH_PENALTY
+from glassformer.generation.limits import BEAMS
 from glassformer.generation.sampling import Sampler
 from glassformer.runs.run import Run
 from glassformer.serving.asked import check_most, refuse
@@ -23,21 +23,21 @@ def answer_routes(models: Models, limits: Limits) -> APIRouter:
 
     @router.post("/v1/translate")
     async def translate(body: TranslateBody, request: Request) -> Response:
-        texts, beams = check_texts(body.text, limits), body.beams or BEAMS
-        check_most("beams", beams, limits.beams, " beams")
-        penalty = LENGTH_PENALTY if body.length_penalty is None else body.length_penalty
-        sampler = _sampler(body)
+        texts = check_texts(body.text, limits)
+        check_most("beams", body.beams or BEAMS, limits.beams, " beams")
+        drawing, sampler = _drawing(body)
         loaded = await models.use(body.model, held_by(request), "translate")
         run = loaded.run
 
         def translated(row: tuple[int, str]) -> str:
             i, text = row
-            own = None if sampler is None else sampler.for_row(i)
-            return run.translate([text], beams, penalty, sampler=own)[0]
+            own = {} if sampler is None else {**drawing, "seed": sampler.for_row(i).seed}
+            return run.translate([text], body.beams, body.length_penalty, **own)[0]
 
         found = await loaded.jobs.do(translated, list(enumerate(texts)))
         pairs = [{"source": s, "target": t} for s, t in zip(texts, found, strict=True)]
-        return Json({"model": loaded.name, "translations": pairs, "unseen": _unseen(run, texts)})
+        seed = {} if sampler is None else {"seed": sampler.seed}
+        return Json({"model": loaded.name, "translations": pairs, "unseen": _unseen(run, texts), **seed})
 
     @router.post("/v1/classify")
     async def classify(body: TextsBody, request: Request) -> Response:
@@ -60,14 +60,17 @@ def answer_routes(models: Models, limits: Limits) -> APIRouter:
     return router
 
 
-def _sampler(body: TranslateBody) -> Sampler | None:
-    """How translations are drawn, if they are to be."""
+def _drawing(body: TranslateBody) -> tuple[dict[str, Any], Sampler | None]:
+    """What is said about drawing, and the first text's sampler, if anything is."""
     drawing = body.model_dump(include={"temperature", "top_k", "top_p", "min_p", "seed"}, exclude_none=True)
     if not drawing:
-        return None
+        return {}, None
     if body.beams is not None or body.length_penalty is not None:
-        raise refuse(next(iter(drawing)), "draws; beam search does not: leave out either this or the beams")
-    return Sampler(**drawing).with_seed()
+        raise refuse(
+            next(iter(drawing)),
+            "draws, beam search does not: leave out either this or beams and length_penalty",
+        )
+    return drawing, Sampler(**drawing).with_seed()
 
 
 def _label(run: Run, text: str) -> Any:

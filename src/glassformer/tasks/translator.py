@@ -1,6 +1,6 @@
 """Translation: sentence pairs, one vocabulary for both sides or one for each, beam search, BLEU."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -171,10 +171,10 @@ class TranslateTask(ExamplesTask):
         *,
         beams: int = BEAMS,
         length_penalty: float = LENGTH_PENALTY,
-        sampler: Sampler | None = None,
+        samplers: Sequence[Sampler] | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[list[tuple[str, Hypothesis]]]:
-        """For each text its translations, best first; one, drawn, if there is a `sampler`."""
+        """For each text its translations, best first; with `samplers`, one each, the one that is drawn."""
         hypotheses = translate_ids(
             model,
             [self.source_ids(text)[: config.model.context - 1] for text in texts],
@@ -182,7 +182,7 @@ class TranslateTask(ExamplesTask):
             source_eot_id=self.source_eot_id,
             beams=beams,
             length_penalty=length_penalty,
-            sampler=sampler,
+            samplers=samplers,
             progress=progress,
         )
         return [[(self.text_tokenizer.decode(h.ids, specials=False), h) for h in best] for best in hypotheses]
