@@ -6,9 +6,8 @@
 
 DIR holds nanoGPT's model.py. Its settings are those of its train.py for GPT-2: batches of 491,520 tokens,
 AdamW at 6e-4 with β 0.9 and 0.95, decay 0.1, clipping at 1, a cosine to a tenth, bfloat16, compiled; warm-up
-and cosine are shortened to the steps that there are (`--steps`; on an H200 650 fit into ten minutes). What is
-printed last is the loss over the whole validation split, in windows of the context side by side, as
-`glassformer eval RUN` measures it.
+and cosine are shortened to the steps that there are (`--steps`). What is printed last is the loss over the
+whole validation split, in windows of the context side by side, as `glassformer eval RUN` measures it.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 
 Each row is a process of its own, timed from outside until it has ended; the least of the rounds counts, so
 that what the system keeps of files is there. Then the modules whose import took longest, with what they need.
-RUN is a language model. Run it twice: the first time kernels and bytecode may have to be made.
+RUN is a language model; it writes on a GPU if there is one. Run it twice: the first time kernels and bytecode may have to be made.
 """
 
 import argparse
@@ -35,7 +35,9 @@ def commands(run: str, device: str, folder: Path) -> dict[str, list[str]]:
 
 def seconds(command: list[str]) -> float:
     before = time.perf_counter()
-    subprocess.run([sys.executable, *command], check=True, capture_output=True)
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
     return time.perf_counter() - before
 
 

@@ -36,7 +36,7 @@ def translator(name: str) -> EncoderDecoderModel:
 
 def by_own_state(model: EncoderDecoderModel, source: list[int], beams: int) -> list[Hypothesis]:
     """One source alone, without a step: the oracle."""
-    room = min(2 * (len(source) - 1) + 20, model.limit or 100)
+    room = CONTEXT
     state = model.start(torch.tensor([source]))
     first = torch.tensor([[MARK]])
     options = {"beams": beams, "tokens": room, "end": MARK, "length_penalty": 0.6}

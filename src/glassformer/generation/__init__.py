@@ -10,9 +10,10 @@
     sampling.py     from scores to a choice: penalties, temperature, top-k, top-p, min-p;  noise.py the draw
     speculative.py  a small model guesses, the large one checks
     constraint.py   texts that are held to a form
-    beam.py         the best few beginnings instead of the best token;  seq2seq.py the same for many sources
+    beam.py         the best few beginnings instead of the best token
+    seq2seq.py      from sources to translations;  memories.py what they look into
     stream.py       text while it is written: whole characters, nothing of a stop string
     text.py         `gf.generate`: texts, with the ids and probabilities they were made of
 
-All but the last three handle ids, never text.
+All but the last two and constraint.py handle ids, never text.
 """

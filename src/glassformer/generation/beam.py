@@ -7,6 +7,8 @@
 
 One beam is greedy search.
 
+The product searches over the slots of a step (`SlotState`); a model's own state finds the same, in tests.
+
 Letters: B sequences to write, K beams, R = B·K rows, V vocabulary.
 """
 

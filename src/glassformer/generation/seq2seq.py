@@ -14,8 +14,7 @@ from glassformer.core.errors import UsageError
 from glassformer.generation.beam import Hypothesis, SlotState, beam_search, read_slots
 from glassformer.generation.engine import Engine
 from glassformer.generation.limits import BEAMS, LENGTH_PENALTY
-from glassformer.generation.open_step import open_step, pages_for
-from glassformer.generation.pages import SIZE
+from glassformer.generation.open_step import open_step
 from glassformer.generation.request import Handle, Request, Written, check_source, no_numbers
 from glassformer.generation.sampling import Sampler
 from glassformer.models.model import EncoderDecoderModel
@@ -35,7 +34,8 @@ def translate_ids(
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[list[Hypothesis]]:
     """For each source (ids without marks) its translations, best first; with `samplers`, one for each source,
-    one that is drawn.
+    one that is drawn. It may be as long as the model's context, which its longest examples decided: how much
+    longer than its source a target can be is no more known of pairs in general than of their languages.
 
     `source_eot_id` is the mark that ends a source, where it has a vocabulary of its own.
     """
@@ -53,9 +53,8 @@ def translate_ids(
     if samplers is not None:
         return _by_engine(model, marked, order, eot_id, length_penalty, samplers, progress)
     translations: list[list[Hypothesis]] = [[] for _ in marked]
-    rooms, batches = [_room(model, source) for source in marked], list(_batches(marked, order, beams))
-    positions = max(len(rows) * pages_for(max(rooms[r] for r in rows)) for rows in batches) * beams * SIZE
-    step = open_step(model, 1, positions)
+    batches, room = list(_batches(marked, order, beams)), model.config.context
+    step = open_step(model, beams * max(map(len, batches)), room)
     for rows in batches:
         state = SlotState(step, len(rows), [marked[r] for r in rows])
         best = beam_search(
@@ -63,7 +62,7 @@ def translate_ids(
             state,
             torch.full((len(rows), 1), eot_id, device=step.device),
             beams=beams,
-            tokens=[rooms[r] for r in rows],
+            tokens=room,
             end=eot_id,
             length_penalty=length_penalty,
         )
@@ -74,12 +73,6 @@ def translate_ids(
             translations[r] = hypotheses
         progress(len(rows))
     return translations
-
-
-def _room(model: EncoderDecoderModel, source: Sequence[int]) -> int:
-    """How long a translation may be: by its source alone, whatever its company."""
-    room = 2 * (len(source) - 1) + 20
-    return room if model.limit is None else min(room, model.limit)
 
 
 def _batches(sources: list[list[int]], order: list[int], beams: int) -> Iterator[list[int]]:
@@ -103,16 +96,15 @@ def _by_engine(
     samplers: Sequence[Sampler],
     progress: Callable[[int], None],
 ) -> list[list[Hypothesis]]:
-    rooms = [_room(model, source) for source in sources]
     rows = max(1, min(len(sources), BATCH_TOKENS // max(map(len, sources))))
-    engine = Engine(open_step(model, rows, max(rooms)), rows=rows)
+    engine = Engine(open_step(model, rows), rows=rows)
     written: list[list[Written]] = [[] for _ in sources]
     handles = dict[int, Handle]()
     for i in order:  # of like length side by side, so that little of a step is padding
         handles[i] = engine.submit(
             Request(
                 [eot_id],
-                rooms[i],
+                model.config.context,
                 samplers[i].with_seed(),
                 end=eot_id,
                 source=sources[i],

@@ -179,7 +179,10 @@ def _part(x: Tensor, start: int | Tensor, size: int) -> Tensor:
 
 
 class Cache:
-    """The layers' caches, and how many positions their rows hold."""
+    """The layers' caches, and how many positions their rows hold.
+
+    What the engine writes lies in pages (generation/open_step.py), and this is what it is held to.
+    """
 
     def __init__(self, layers: int, capacity: int, memory: Memory | None = None):
         self.lengths = Lengths()

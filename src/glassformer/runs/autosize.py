@@ -32,8 +32,11 @@ MOST_EPOCHS = 40  # beyond this many passes over the text nothing is learned tha
 SHAPES = [(2, 64), (3, 96), (4, 128), (4, 192), (6, 256), (6, 384), (8, 512), (12, 768)]  # layers, width
 LEAST_FOR_TEXT = (4, 128)  # the shape that no text is too small for; less only for want of time
 HEAD_WIDTH = 32
-FEW_PASSES = 3  # over examples, below which little needs to be dropped
-PATIENCE = 7  # of twelve evaluations, on examples: few of them to validate on make a noisy score
+FEW_PASSES = 3  # over examples, below which nothing needs to be dropped
+PATIENCE = 7 / 12  # of a run's evaluations, on examples: few of them to validate on make a noisy score
+EVALUATIONS, LEAST_EVALUATIONS = 12, 4  # in a run; fewer where they would take more than their share of it
+EVALUATION_SHARE = 0.1
+FORWARD_SHARE = 1 / 3  # of a step's time, that what is only evaluated takes
 CPU_HIDDEN = 2  # times the width: there a wider stream gains more by the time that a wider net takes
 SHAPED = {"family", "width", "heads", "hidden", "activation"}  # settings that a hidden width follows from
 ORDER = {"position", "attention", "window", "shift"}  # settings of how the order of tokens is known
@@ -147,12 +150,13 @@ def _for_examples(asked: Settings, data: Task, amount: ExampleAmount, machine: M
     affordable = max(50, int(minutes * 60 * EXAMPLE_SHARE / seconds))
     steps = training.get("steps") or min(affordable, int(max(sizing.least_steps, sizing.epochs * n / batch)))
     epochs = steps * batch / n
-    rest: Settings = {"training": {"steps": steps, **_rhythm(steps, training), "patience": PATIENCE}}
+    # Against the time of all steps, not seconds: a busy machine makes both longer.
+    evaluation = FORWARD_SHARE * amount.valid / batch
+    evaluations = int(min(EVALUATIONS, max(LEAST_EVALUATIONS, EVALUATION_SHARE * steps / evaluation)))
+    rhythm = _rhythm(steps, training, evaluations)
+    rest: Settings = {"training": {"steps": steps, **rhythm, "patience": round(PATIENCE * evaluations)}}
     if epochs < FEW_PASSES:  # what is seen so rarely is not learned by heart
-        gentle = {
-            "model": {"dropout": min(0.1, chosen["model"]["dropout"])},
-            "training": {"token_dropout": 0.0},
-        }
+        gentle = {"model": {"dropout": 0.0}, "training": {"token_dropout": 0.0}}
         chosen = merge(chosen, gentle, asked)
     config = build(merge(rest, chosen, {"training": {"steps": steps}}))
     passes = f"{epochs:.1f} times through {n:,} examples"
@@ -181,9 +185,9 @@ def _divisible(batch: int, training: dict[str, Any], processes: int) -> int:
     return max(parts, batch // parts * parts)
 
 
-def _rhythm(steps: int, training: dict[str, Any]) -> dict[str, Any]:
+def _rhythm(steps: int, training: dict[str, Any], evaluations: int = EVALUATIONS) -> dict[str, Any]:
     """How often to measure and save, and how long to warm up."""
-    often = max(10, steps // 12)
+    often = max(10, -(-steps // evaluations))
     warmup: dict[str, Any] = {"warmup": min(100, steps // 10)}
     if training.get("optimizer") == "adam" and training.get("schedule", "noam") == "noam":
         fitting = min(PAPER_WARMUP, max(1, steps // 5))

@@ -128,7 +128,7 @@ class ExamplesTask(Task):
 
     def amount(self) -> ExampleAmount:
         lengths = [max(len(x), y.size) + 1 for x, y in self.encoded("train", 1 << 30)]
-        return ExampleAmount(np.array(lengths), self.learned_with())
+        return ExampleAmount(np.array(lengths), self.learned_with(), len(self.source.require("valid")))
 
     @abstractmethod
     def learned_with(self) -> Sizing:

@@ -82,6 +82,7 @@ class ExampleAmount:
 
     lengths: np.ndarray
     sizing: Sizing
+    valid: int  # examples to validate on
 
 
 class Task(ABC):
