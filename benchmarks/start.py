@@ -4,7 +4,8 @@
 
 Each row is a process of its own, timed from outside until it has ended; the least of the rounds counts, so
 that what the system keeps of files is there. Then the modules whose import took longest, with what they need.
-RUN is a language model; it writes on a GPU if there is one. Run it twice: the first time kernels and bytecode may have to be made.
+RUN is a language model; it writes on a GPU if there is one. Run it twice: the first time kernels and bytecode
+may have to be made.
 """
 
 import argparse

@@ -233,10 +233,11 @@ class TranslateTask(ExamplesTask):
     ) -> tuple[Tensor, ...]:
         """Source and target; the model's own translation where none is given."""
         assert isinstance(model, EncoderDecoderModel)
-        if target is None:
-            target = self.translate(model, config, [text])[0][0][0] if text.strip() else ""
         source = [*self.source_ids(text), self.source_eot_id]
-        return as_ids(source), as_ids([self.eot_id, *self.ids(target)])
+        if target is not None:
+            return as_ids(source), as_ids([self.eot_id, *self.ids(target)])
+        own = self.translate(model, config, [text])[0][0][0] if text.strip() else ""
+        return as_ids(source), as_ids([self.eot_id, *self.ids(own)][: config.model.context])
 
     def input_tokenizers(self) -> list[Tokenizer]:
         return [self.source_tokenizer, self.text_tokenizer]
