@@ -20,6 +20,7 @@ from glassformer.generation.sampling import Sampler
 from glassformer.models.model import EncoderDecoderModel
 
 BATCH_TOKENS = 4096  # source tokens times beams that are written for at once
+BATCH_POSITIONS = 1 << 15  # that there is room for at once, of all beams: memory, on a GPU taken beforehand
 
 
 def translate_ids(
@@ -53,7 +54,8 @@ def translate_ids(
     if samplers is not None:
         return _by_engine(model, marked, order, eot_id, length_penalty, samplers, progress)
     translations: list[list[Hypothesis]] = [[] for _ in marked]
-    batches, room = list(_batches(marked, order, beams)), model.config.context
+    room = model.config.context
+    batches = list(_batches(marked, order, beams, max(1, BATCH_POSITIONS // (beams * room))))
     step = open_step(model, beams * max(map(len, batches)), room)
     for rows in batches:
         state = SlotState(step, len(rows), [marked[r] for r in rows])
@@ -75,11 +77,11 @@ def translate_ids(
     return translations
 
 
-def _batches(sources: list[list[int]], order: list[int], beams: int) -> Iterator[list[int]]:
-    """Which sources are searched together."""
+def _batches(sources: list[list[int]], order: list[int], beams: int, most: int) -> Iterator[list[int]]:
+    """Which sources are searched together, at most so many."""
     rows: list[int] = []
     for i in order:
-        if rows and (len(rows) + 1) * len(sources[i]) * beams > BATCH_TOKENS:
+        if rows and (len(rows) == most or (len(rows) + 1) * len(sources[i]) * beams > BATCH_TOKENS):
             yield rows
             rows = []
         rows.append(i)
@@ -96,7 +98,8 @@ def _by_engine(
     samplers: Sequence[Sampler],
     progress: Callable[[int], None],
 ) -> list[list[Hypothesis]]:
-    rows = max(1, min(len(sources), BATCH_TOKENS // max(map(len, sources))))
+    most = min(BATCH_TOKENS // max(map(len, sources)), BATCH_POSITIONS // model.config.context)
+    rows = max(1, min(len(sources), most))
     engine = Engine(open_step(model, rows), rows=rows)
     written: list[list[Written]] = [[] for _ in sources]
     handles = dict[int, Handle]()
