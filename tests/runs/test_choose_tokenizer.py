@@ -133,3 +133,14 @@ def test_a_handful_of_rows_and_rows_sorted_by_label_are_cut_too(tmp_path: Path) 
     by_label = sorted(rows(by_word=True) * 3, key=lambda row: row[1])
     kind, source = opened("classify", tmp_path, by_label)
     assert choose_for_examples(kind, source, 90_000)[0]["kind"] == "word"
+
+
+def test_patience_is_a_share_of_the_evaluations_that_there_are(tmp_path: Path) -> None:
+    """Also of those that the user asked for; and what is saved does not follow what is measured."""
+    labelled = rows(by_word=True)[:200]
+    usual = resolved("classify", labelled, tmp_path).training
+    assert usual.patience == 7 and usual.checkpoint_every <= usual.eval_every
+    often = resolved("classify", labelled, tmp_path, **{"training.eval_every": 1}).training
+    assert often.patience == round(often.steps * 7 / 12) > 7
+    never = resolved("classify", labelled, tmp_path, **{"training.eval_every": 10**6}).training
+    assert never.patience == 7

@@ -64,7 +64,7 @@ class Wishes:
                 "seed": self.seed,
             }
             check_drawing(**{**drawing, name: number})
-            self.draws = True
+            self.draws = self.draws or number is not None
         setattr(self, name, number)
 
 

@@ -154,7 +154,9 @@ def _for_examples(asked: Settings, data: Task, amount: ExampleAmount, machine: M
     evaluation = FORWARD_SHARE * amount.valid / batch
     evaluations = int(min(EVALUATIONS, max(LEAST_EVALUATIONS, EVALUATION_SHARE * steps / evaluation)))
     rhythm = _rhythm(steps, training, evaluations)
-    rest: Settings = {"training": {"steps": steps, **rhythm, "patience": round(PATIENCE * evaluations)}}
+    asked_for = steps / training.get("eval_every", rhythm["eval_every"])  # evaluations, as it is in the end
+    patience = max(2, round(PATIENCE * max(evaluations, asked_for)))
+    rest: Settings = {"training": {"steps": steps, **rhythm, "patience": patience}}
     if epochs < FEW_PASSES:  # what is seen so rarely is not learned by heart
         gentle = {"model": {"dropout": 0.0}, "training": {"token_dropout": 0.0}}
         chosen = merge(chosen, gentle, asked)
@@ -187,7 +189,7 @@ def _divisible(batch: int, training: dict[str, Any], processes: int) -> int:
 
 def _rhythm(steps: int, training: dict[str, Any], evaluations: int = EVALUATIONS) -> dict[str, Any]:
     """How often to measure and save, and how long to warm up."""
-    often = max(10, -(-steps // evaluations))
+    often, save = (max(10, -(-steps // count)) for count in (evaluations, EVALUATIONS))
     warmup: dict[str, Any] = {"warmup": min(100, steps // 10)}
     if training.get("optimizer") == "adam" and training.get("schedule", "noam") == "noam":
         fitting = min(PAPER_WARMUP, max(1, steps // 5))
@@ -195,7 +197,7 @@ def _rhythm(steps: int, training: dict[str, Any], evaluations: int = EVALUATIONS
         warmup = {"warmup": fitting, "lr": round(sqrt(fitting / PAPER_WARMUP), 4)}
     elif training.get("schedule") == "noam":
         warmup = {}
-    return {"eval_every": often, "checkpoint_every": often, "patience": 4, **warmup}
+    return {"eval_every": often, "checkpoint_every": save, "patience": 4, **warmup}
 
 
 def _reasons(config: Config, data: Task, passes: str, why: str, seconds: float, hint: bool) -> list[str]:
