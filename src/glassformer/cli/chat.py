@@ -15,6 +15,7 @@ from glassformer.cli.opening import RunPath, open_run, warn_unseen
 from glassformer.core.errors import GlassformerError, UsageError, closest
 
 if TYPE_CHECKING:
+    from glassformer.generation.sampling import Sampler
     from glassformer.runs.run import Run
 
 chat_app = typer.Typer(rich_markup_mode=None)
@@ -40,6 +41,14 @@ class Wishes:
     probs: bool = False
     draws: bool = False  # whether anything was said about drawing: a translator searches else
     drawn: int | None = None  # the seed of the last answer
+
+    def sampler(self) -> "Sampler":
+        """What draws the next answer, with a seed that can be asked for."""
+        from glassformer.generation.sampling import Sampler
+
+        sampler = Sampler(self.temperature, self.top_k, self.top_p, seed=self.seed).with_seed()
+        self.drawn = sampler.seed
+        return sampler
 
     def set(self, name: str, value: str) -> None:
         """Take a value as it was typed; the old one stays when it cannot be."""
@@ -178,7 +187,6 @@ Answer = Callable[[str, Wishes], None]
 
 
 def _goes_on(run: "Run") -> Answer:
-    from glassformer.generation.sampling import Sampler
     from glassformer.generation.stream import Text
 
     written = ""
@@ -186,8 +194,7 @@ def _goes_on(run: "Run") -> Answer:
     def answer(line: str, wishes: Wishes) -> None:
         nonlocal written
         prompt = line or written
-        sampler = Sampler(wishes.temperature, wishes.top_k, wishes.top_p, None, wishes.seed).with_seed()
-        wishes.drawn, texts = sampler.seed, list[Text]()
+        sampler, texts = wishes.sampler(), list[Text]()
         written = prompt
         console.put(line, end="")
         try:
@@ -207,7 +214,6 @@ def _goes_on(run: "Run") -> Answer:
 
 
 def _translates(run: "Run") -> Answer:
-    from glassformer.generation.sampling import Sampler
     from glassformer.models.model import EncoderDecoderModel
     from glassformer.tasks.translator import TranslateTask
 
@@ -217,14 +223,10 @@ def _translates(run: "Run") -> Answer:
     def answer(line: str, wishes: Wishes) -> None:
         if not line.strip():
             return
-        samplers = None
-        if wishes.draws:
-            sampler = Sampler(wishes.temperature, wishes.top_k, wishes.top_p, seed=wishes.seed).with_seed()
-            samplers, wishes.drawn = [sampler], sampler.seed
-        for text, hypothesis in task.translate(model, run.config, [run.as_read(line)], samplers=samplers)[0]:
+        samplers = [wishes.sampler()] if wishes.draws else None
+        (found,) = task.translate(model, run.config, [run.as_read(line)], samplers=samplers)
+        for text, hypothesis in found if wishes.probs else found[:1]:
             console.put(f"{hypothesis.score:8.3f}  {text}" if wishes.probs else text)
-            if not wishes.probs:
-                return
 
     return answer
 

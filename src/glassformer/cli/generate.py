@@ -6,6 +6,7 @@ import typer
 
 from glassformer.cli import console
 from glassformer.cli.answers import OTHERS, put_written
+from glassformer.cli.drawing import MinP, TopK, TopP
 from glassformer.cli.opening import RunPath, check_task_of, checked_run, open_run, warn_unseen
 from glassformer.core.errors import UsageError
 
@@ -43,13 +44,9 @@ def generate(
         float | None,
         typer.Option(help="Below 1 safer, above 1 wilder; 0.8 if not given.", show_default=False),
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw among the K likeliest tokens.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Draw among the likeliest tokens that together have probability P.")
-    ] = None,
-    min_p: Annotated[
-        float | None, typer.Option(help="Draw among tokens at least P times as likely as the likeliest.")
-    ] = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
     repetition_penalty: Annotated[
         float | None,
         typer.Option(help="Above 1: what was said before becomes less likely.", show_default=False),

@@ -8,6 +8,7 @@ import typer
 
 from glassformer.cli import console
 from glassformer.cli.answers import put_filled
+from glassformer.cli.drawing import MinP, TopK, TopP
 from glassformer.cli.opening import RunPath, check_task_of, open_run, warn_unseen
 from glassformer.generation.limits import BEAMS, LENGTH_PENALTY, check_drawing, refuse_with_beams
 
@@ -51,13 +52,9 @@ def translate(
     temperature: Annotated[
         float | None, typer.Option(help="Draw instead of searching: below 1 safer, above 1 wilder.")
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw among the K likeliest tokens.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Draw among the likeliest tokens that together have probability P.")
-    ] = None,
-    min_p: Annotated[
-        float | None, typer.Option(help="Draw among tokens at least P times as likely as the likeliest.")
-    ] = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
     seed: Annotated[
         int | None, typer.Option(help="Draw, the same again; --json says the seed that was drawn.")
     ] = None,
