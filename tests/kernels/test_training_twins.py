@@ -83,8 +83,8 @@ def test_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = [by_kernels.step(by_kernels.model, ahead=i < 5)["loss"] for i in range(6)]
     by_kernels.reader.close()
     by_formulas = make_trainer(tmp_path / "formulas", config, tokens=TEXT)
-    assert by_formulas.fused is not None
-    monkeypatch.setattr(by_formulas.fused.twin, "operations", formulas)
+    assert by_formulas.device_step is not None
+    monkeypatch.setattr(by_formulas.device_step.way.twin, "operations", formulas)
     expected = [by_formulas.step(by_formulas.model)["loss"] for _ in range(6)]
     by_formulas.reader.close()
     assert losses == pytest.approx(expected, rel=1e-4) and losses[-1] < losses[0]

@@ -7,6 +7,7 @@ say much more.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,23 +70,31 @@ def entropy(objective: Objective) -> float:
     return -float((share * share.log()).sum())
 
 
-@pytest.mark.parametrize(("name", "family"), [(t, f) for t, families in FAMILIES.items() for f in families])
-def test_it_learns_more_than_frequencies(name: str, family: str, tmp_path: Path) -> None:
+EVERY = [(task, family) for task, families in FAMILIES.items() for family in families]
+
+
+def make_tiny(
+    name: str,
+    family: str,
+    folder: Path,
+    device: str = "cpu",
+    shape: dict[str, Any] | None = None,
+    **training: Any,
+) -> Trainer:
+    """A training of seconds."""
     sizes = {"layers": 1, "heads": 2, "width": 32, "context": 16, "vocab": LETTERS + 1, "labels": 3}
-    training = {"steps": STEPS, "batch": BATCH, "warmup": 10, "lr": 0.01}
-    config = build({"task": name, "model": {"family": family, **sizes}, "training": training})
+    sizes |= shape or {}
+    settings = {"steps": STEPS, "batch": BATCH, "warmup": 10, "lr": 0.01, **training}
+    config = build({"task": name, "model": {"family": family, **sizes}, "training": settings})
     torch.manual_seed(0)
-    model = make_model(name, config.model)
-    objective = make_objective(name, model, config)
-    hooks = Hooks(None, None, Silent())
-    trainer = Trainer(
-        model,
-        objective,
-        config.training,
-        tmp_path,
-        hooks,
-        device=torch.device("cpu"),
-        width=config.model.width,
-    )
-    losses = [trainer.step(model)["loss"] for _ in range(STEPS)]
-    assert np.mean(losses[-MEASURED:]) < 0.9 * entropy(objective)
+    model = make_model(name, config.model).to(device)
+    objective, hooks = make_objective(name, model, config), Hooks(None, None, Silent())
+    where = {"device": torch.device(device), "width": config.model.width}
+    return Trainer(model, objective, config.training, folder, hooks, **where)
+
+
+@pytest.mark.parametrize(("name", "family"), EVERY)
+def test_it_learns_more_than_frequencies(name: str, family: str, tmp_path: Path) -> None:
+    trainer = make_tiny(name, family, tmp_path)
+    losses = [trainer.step(trainer.model)["loss"] for _ in range(STEPS)]
+    assert np.mean(losses[-MEASURED:]) < 0.9 * entropy(trainer.objective)

@@ -214,16 +214,18 @@ def test_on_a_gpu_the_fused_step_is_taken_where_it_can_be(
 
     compiled, reasons = chosen()
     assert compiled == "off" and "PyTorch's kernels" not in reasons
-    for settings, why in (
-        ({"model.family": "lstm"}, "windows of a text"),
-        ({"model.window": 4}, "window"),
-        ({"training.optimizer": "sgd"}, "sgd"),
-        ({"training.precision": "float32"}, "float32"),
-        ({"training.compile": "on"}, "compile"),
-        ({"training.freeze": ["stack"]}, "nothing below the head is trained"),
+    graph, calls = "a graph for a step; the fused step", "call by call (it "
+    for settings, how, why in (
+        ({"model.family": "lstm"}, graph, "windows of a text"),
+        ({"model.window": 4}, graph, "window"),
+        ({"training.precision": "float32"}, graph, "float32"),
+        ({"training.freeze": ["stack"]}, graph, "nothing below the head is trained"),
+        ({"training.optimizer": "sgd"}, calls, "sgd"),
+        ({"training.compile": "on"}, calls, "compile"),
     ):
-        _, reasons = chosen(**settings)
-        assert "PyTorch's kernels; the fused step" in reasons and why in reasons
-    assert "it is for one process" in chosen(processes=2)[1]
+        compiled, reasons = chosen(**settings)
+        assert "PyTorch's kernels" in reasons and how in reasons and why in reasons
+        assert compiled == settings.get("training.compile", "off")
+    assert "call by call (it is for one process)" in chosen(processes=2)[1]
     assert "PyTorch's kernels" not in chosen(**{"training.kernels": "off"})[1]
     fails("it is for one process", lambda: chosen(processes=2, **{"training.kernels": "fused"}))

@@ -74,10 +74,10 @@ def test_nothing_is_left_of_the_gradients_before(tmp_path: Any, accumulate: int)
         trainer = make_trainer(
             tmp_path / str(spoiled), fused(0.0, accumulate=accumulate, precision="float32"), tokens=TEXT
         )
-        assert trainer.fused is not None
+        assert trainer.device_step is not None
         for _ in range(3):
             if spoiled:
-                for weight in trainer.fused.twin.slots.weights:
+                for weight in trainer.device_step.way.twin.slots.weights:
                     assert weight.grad is not None
                     weight.grad.fill_(torch.nan)
             trainer.step(trainer.model)
@@ -93,7 +93,7 @@ def test_only_what_has_a_place_of_its_own_is_trained(tied: bool) -> None:
     model.stack.embedding.requires_grad_(False)
     torch.nn.init.normal_(model.unembedding.requires_grad_(False).weight)  # from zeros nothing comes back
     steps = Steps(model, make_objective(config, TEXT), config.training, width=32)
-    assert steps.fused is not None
+    assert steps.device_step is not None
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     steps.step(model)
     steps.reader.close()

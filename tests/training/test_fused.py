@@ -92,15 +92,15 @@ def test_beginning_the_next_step_early_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     early = make_trainer(tmp_path / "early", fused(checkpoint_every=5), tokens=TEXT)
-    assert early.fused is not None
-    most, begin = [0], early.fused.begin
+    assert early.device_step is not None
+    most, begin = [0], early.device_step.begin
 
     def watched(*arguments: Any) -> None:
         begin(*arguments)
-        assert early.fused is not None
-        most[0] = max(most[0], len(early.fused.begun))
+        assert early.device_step is not None
+        most[0] = max(most[0], len(early.device_step.begun))
 
-    monkeypatch.setattr(early.fused, "begin", watched)
+    monkeypatch.setattr(early.device_step, "begin", watched)
     early.run()
     assert most == [2]
     late = make_trainer(tmp_path / "late", fused(checkpoint_every=5), tokens=TEXT)
@@ -193,8 +193,8 @@ def test_what_is_no_number_moves_nothing_and_stops_at_that_step(tmp_path: Path, 
 
 def test_a_gradient_alone_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = make_trainer(tmp_path, fused(), tokens=TEXT)
-    assert trainer.fused is not None
-    gamma, slots = trainer.model.stack.norm.gamma, trainer.fused.twin.slots  # type: ignore[union-attr]
+    assert trainer.device_step is not None
+    gamma, slots = trainer.model.stack.norm.gamma, trainer.device_step.way.twin.slots  # type: ignore[union-attr]
     plain = slots.put_sum
 
     def spoiled(weight: torch.Tensor, rows: torch.Tensor) -> torch.Tensor | None:

@@ -13,7 +13,7 @@
     serve.py      serve
     checks.py     what a training was told, checked before libraries load;  hints.py what was probably meant
     opening.py    runs, opened by commands
-    answers.py    what models answer, for people to read
+    answers.py    what models answer, for people to read;  drawing.py options of what draws
     console.py    results to standard output, everything else to standard error
 
 Heavy imports stand inside the commands, so that --help is instant.

@@ -13,7 +13,7 @@ OnOff = Annotated[
 ]
 
 
-Kernels = Literal["auto", "off", "fused"]
+Kernels = Literal["auto", "off", "fused", "graph"]
 PAPER_WARMUP = 4000  # steps, of the 2017 paper
 
 
@@ -117,9 +117,9 @@ class TrainingConfig(Section):
     compile: OnOff = Field(default="auto", description="torch.compile; auto: when it pays")
     kernels: Kernels = Field(
         default="auto",
-        description="fused: on a GPU own kernels for the whole pass, a step in one graph (docs/training.md); "
-        "auto: that where it can be, else the loss joined with the scores, on a CPU compiled loops for it "
-        "and attention; off: PyTorch's alone",
+        description="fused: on a GPU own kernels for the whole pass, a step in one graph; graph: PyTorch's "
+        "kernels, a step in one graph (docs/training.md); auto: the first of these that can be, on a CPU "
+        "compiled loops for loss and attention; off: PyTorch's alone, call by call",
     )
     device: str = Field(default="auto", description="cpu, cuda, cuda:1, mps; auto: the best there is")
     freeze: list[str] = Field(default=[], description="prefixes of parameters that stay as they are")

@@ -179,9 +179,24 @@ def drop_tokens(inputs: np.ndarray, mask: np.ndarray, share: float, mask_id: int
     return np.where(hidden & mask, mask_id, inputs)
 
 
-def pad(arrays: Sequence[np.ndarray], fill: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Sequences of unequal length as one array, (B, T, …), and which of its places are real, (B, T)."""
+def few_lengths(longest: int, most: int) -> int:
+    """At least `longest`, and one of few numbers: multiples of 8 up to 64, from there eight in each octave;
+    at most `most` unless it is longer itself.
+    """
+    step = max(8, (1 << (longest - 1).bit_length()) // 8)
+    return max(longest, min(-(-longest // step) * step, most))
+
+
+def pad(
+    arrays: Sequence[np.ndarray], fill: int = 0, most: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sequences of unequal length as one array, (B, T, …), and which of its places are real, (B, T).
+
+    Given `most`, the longest there is anywhere, T is one of few lengths.
+    """
     longest = max(len(a) for a in arrays)
+    if most is not None:
+        longest = few_lengths(longest, most)
     padded = np.full((len(arrays), longest, *arrays[0].shape[1:]), fill, arrays[0].dtype)
     mask = np.zeros((len(arrays), longest), bool)
     for i, a in enumerate(arrays):

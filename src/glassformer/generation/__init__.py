@@ -2,9 +2,10 @@
 
     request.py      what is asked, and what is answered
     engine.py       many texts at once, one step after the other
-    step.py         what a step is;  pages.py where keys and values lie
+    step.py         what a step is
+    pages.py        where keys and values lie;  paged_state.py how a model sees them
     open_step.py    a step by the one forward pass;  make.py which of the three
-    fast/           the same compiled, on a CPU;  gpu/ by own kernels, in graphs;  rows.py what both share
+    fast/           the same compiled, on a CPU;  gpu/ in graphs, for a GPU;  rows.py what both share
     plain.py        everything read again for each token: the oracle
     limits.py       what can be said about drawing
     sampling.py     from scores to a choice: penalties, temperature, top-k, top-p, min-p;  noise.py the draw

@@ -8,6 +8,7 @@ Letters: B texts, S positions of the longest source, C model width, H heads, D h
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,6 +19,16 @@ from glassformer.data.batches import pad
 from glassformer.generation.step import Encoded, Slot
 from glassformer.models.model import EncoderDecoderModel, WritingModel
 from glassformer.models.state import Memory, Project
+
+
+class Sources(Protocol):
+    """What a layer asks of the memories of the texts that are written."""
+
+    memory: Memory
+
+    def of_layer(self, layer: int, project: Project) -> tuple[Tensor, Tensor]:
+        """Its keys and values (B, H, S, D) of them."""
+        ...
 
 
 class Beside:

@@ -1,31 +1,30 @@
 """A step by the one forward pass: any model, any device, with taps; and the oracle of the fast one.
 
-Two kinds of memory are kept here. A transformer's is a list of positions, so it lies in pages (pages.py). A
-recurrent or window model's is one state as a whole, so a slot holds that. A translator's decoder is either,
-and looks into its source besides (memories.py).
+Two kinds of memory are kept here. A transformer's is a list of positions, so it lies in pages
+(paged_state.py). A recurrent or window model's is one state as a whole, so a slot holds that. A translator's
+decoder is either, and looks into its source besides (memories.py).
 
-Letters: B rows, T new positions, S positions so far, K key-value heads, D width of a key, E of a value,
-C model width, V vocabulary.
+Letters: B rows, T new positions, C model width, V vocabulary.
 """
 
-import math
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from glassformer.generation import sampling
-from glassformer.generation.memories import Beside, Memories
+from glassformer.generation.gpu.repeats import Repeats
+from glassformer.generation.memories import Memories
+from glassformer.generation.paged_state import PagedState, Pool
 from glassformer.generation.pages import SIZE, PagedStep
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.step import Piece, Slot, Step
 from glassformer.models.attention import growing_keys
-from glassformer.models.mask import Mask
+from glassformer.models.foreign import foreign_part
 from glassformer.models.model import WritingModel, evaluating, scores
-from glassformer.models.state import Attend, Bias, Carried, Memory, Project, State
+from glassformer.models.state import Carried, State
 from glassformer.models.tap import off
 from glassformer.models.transformer import Stack
 
@@ -43,134 +42,6 @@ def pages_for(positions: int) -> int:
     return -(-positions // SIZE) + 1
 
 
-class Pool:
-    """What positions leave behind, layer by layer and by name: one row for each position of all pages."""
-
-    def __init__(self, positions: int):
-        self.positions = positions
-        self.tensors: dict[tuple[int, str], Tensor] = {}
-
-    def of(self, layer: int, name: str, like: Tensor) -> Tensor:
-        """Rows of the shape that `like` (B, T, ·) has; zeros at first: what is hidden must be numbers too."""
-        key = layer, name
-        if key not in self.tensors:
-            self.tensors[key] = _zeros(like, (self.positions, *like.shape[2:]))
-        return self.tensors[key]
-
-
-def _zeros(like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Zeros that take memory when they are first written to, where the system can do that."""
-    if like.device.type != "cpu":
-        return like.new_zeros(shape)
-    return (
-        torch.from_numpy(np.zeros(math.prod(shape) * like.element_size(), np.uint8))
-        .view(like.dtype)
-        .view(shape)
-    )
-
-
-class PagedState:
-    """The state that a stack sees in one call: some slots, each at its own length."""
-
-    def __init__(
-        self,
-        pool: Pool,
-        slots: Sequence[Slot],
-        T: int,
-        layers: int,
-        device: torch.device,
-        beside: Beside | None = None,
-    ):
-        self.pool, self.lengths, self.beside = pool, self, beside
-        self.length = max(slot.length for slot in slots)
-        self._ragged = any(slot.length != self.length for slot in slots)
-        starts = torch.tensor([slot.length for slot in slots], device=device)
-        self._positions = starts[:, None] + torch.arange(T, device=device)  # (B, T)
-        most = max(len(slot.pages) for slot in slots)
-        rows = [slot.pages + [0] * (most - len(slot.pages)) for slot in slots]
-        self._table = torch.tensor(rows, device=device)  # (B, pages)
-        self.written = self.place(self._positions)  # (B, T)
-        S = self.length + T
-        pages = slots[0].pages
-        side_by_side = len(slots) == 1 and pages[-1] - pages[0] == len(pages) - 1 and pages == sorted(pages)
-        if side_by_side:  # then nothing need be gathered
-            self.read: slice | Tensor = slice(pages[0] * SIZE, pages[0] * SIZE + S)
-        else:
-            everywhere = torch.arange(S, device=device)[None]
-            self.read = self.place(everywhere.expand(len(slots), -1))
-            self._behind = everywhere >= starts[:, None] + T if self._ragged else None  # (B, S)
-        self._before: dict[int, tuple[Tensor, Tensor]] = {}
-        self.layers = [PagedLayer(self, i) for i in range(layers)]
-
-    def place(self, positions: Tensor) -> Tensor:
-        """Where positions (B, n) of each row lie in the pool; behind a row's pages, anywhere."""
-        page = (positions // SIZE).clamp(0, self._table.shape[1] - 1)
-        return self._table.gather(1, page) * SIZE + positions % SIZE
-
-    def before(self, reach: int) -> tuple[Tensor, Tensor]:
-        """Where the last positions before the new ones lie, and which of them there are, (B, reach)."""
-        if reach not in self._before:
-            before = self._positions[:, :1] + torch.arange(-reach, 0, device=self._positions.device)
-            self._before[reach] = self.place(before), before >= 0
-        return self._before[reach]
-
-    def gather(self, kept: Tensor) -> Tensor:
-        """All positions of each row, (B, S, ·, ·), of what is kept (positions, ·, ·)."""
-        if isinstance(self.read, slice):
-            return kept[self.read][None]
-        found = kept[self.read]
-        if self._behind is None:
-            return found
-        # Behind the end of a short row lies what others left. It has no weight, but must be a number.
-        return found.masked_fill(self._behind[..., None, None], 0.0)
-
-    def positions(self, T: int, device: torch.device) -> Tensor:
-        return self._positions
-
-    def advance(self, T: int, padding_mask: Tensor | None = None) -> None:
-        """The slots' lengths are the step's to change."""
-
-    @property
-    def memory(self) -> Memory | None:
-        return None if self.beside is None else self.beside.memory
-
-    @property
-    def queries(self) -> Tensor | None:
-        """Where the queries stand, if that is not at the end of all keys."""
-        return self._positions if self._ragged else None
-
-
-class PagedLayer:
-    """One layer's part of it (models.state.LayerState)."""
-
-    def __init__(self, state: PagedState, layer: int):
-        self.state, self.layer = state, layer
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias, attend: Attend) -> Tensor:
-        state = self.state
-        k, v = (self._keep(name, x.transpose(1, 2)) for name, x in (("keys", k), ("values", v)))
-        keys, values = (state.gather(x) for x in (k, v))  # (B, S, K, D) and (B, S, K, E)
-        S = keys.shape[1]
-        added = bias(state.positions(0, q.device), torch.arange(S, device=q.device))
-        keys, values = keys.transpose(1, 2), values.transpose(1, 2)
-        return attend(q, keys, values, mask, added, queries=state.queries)
-
-    def of_memory(self, project: Project, memory: Memory) -> tuple[Tensor, Tensor]:
-        assert self.state.beside is not None, "a language model looks into no memory"
-        return self.state.beside.of_layer(self.layer, project)
-
-    def after(self, name: str, x: Tensor, reach: int) -> Tensor:
-        places, there = self.state.before(reach)
-        past = self._keep(name, x)[places] * there[..., None]  # (B, reach, C)
-        return torch.cat([past, x], dim=1)
-
-    def _keep(self, name: str, x: Tensor) -> Tensor:
-        """Put x (B, T, ·) where its positions lie; gives all positions there are."""
-        kept = self.state.pool.of(self.layer, name, x)
-        kept[self.state.written] = x
-        return kept
-
-
 class BesideSources:
     """What a step says of the sources that its texts are written beside, if there are any."""
 
@@ -186,17 +57,21 @@ class BesideSources:
 
 
 class OpenStep(BesideSources, PagedStep):
-    """A transformer's."""
+    """A transformer's; on a GPU what comes often is recorded (gpu/repeats.py)."""
 
-    def __init__(self, model: WritingModel, pages: int):
+    def __init__(self, model: WritingModel, pages: int, repeats: bool | None = None):
+        """`repeats`: whether fixed places are used for what comes often; on a GPU, unless told."""
         stack = model.writer
         assert isinstance(stack, Stack)
         super().__init__(model.vocab, stack.context, pages)
         self.model, self._layers = model, len(stack.blocks)
-        self._pool = Pool(pages * SIZE)
+        self._pool = Pool((pages + 1) * SIZE)  # the last page is nobody's
         self._copies: dict[int, int] = {}  # pages that are to be as others were when this was asked for
         self.memories = Memories.for_model(model)
         self.device = model.unembedding.weight.device
+        known = foreign_part(model) is None
+        wanted = self.device.type == "cuda" and known if repeats is None else repeats
+        self._repeats = Repeats(model, self._pool, pages, self.device) if wanted else None
 
     def copy_page(self, source: int, target: int) -> None:
         """Not now: before anything is written next, with what else is to be copied then."""
@@ -221,8 +96,13 @@ class OpenStep(BesideSources, PagedStep):
 
     def _read(self, slots: Sequence[Slot], ids: Tensor, read: Read) -> Tensor:
         beside = None if self.memories is None else self.memories.of(slots)
-        state = PagedState(self._pool, slots, ids.shape[1], self._layers, ids.device, beside)
-        out = read(ids, state)
+        if self._repeats is not None and ids.shape[1] == 1 and read == self.model.next_scores:
+            out = self._repeats.read(slots, ids, beside)
+        else:
+            out = None
+        if out is None:
+            state = PagedState.of(slots, ids.shape[1], self._pool, self._layers, ids.device, beside)
+            out = read(ids, state)
         for slot in slots:
             slot.length += ids.shape[1]
         return out

@@ -23,7 +23,7 @@
     build.py         from settings to a model: every variant is a component, chosen here
     init.py          how weights start
     state.py         what a model remembers between the steps of a generation
-    roles.py         what parameters and modules are for
+    roles.py         what parameters and modules are for;  foreign.py whether others have written some
     products.py      products whose sums are wanted whole
     operations.py    what a forward pass costs, counted
 

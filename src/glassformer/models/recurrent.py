@@ -39,9 +39,6 @@ class RecurrentState:
         if self.memory is not None:
             self.memory = self.memory.select(rows)
 
-    def detach(self) -> None:
-        self.layers = [None if parts is None else tuple(p.detach() for p in parts) for parts in self.layers]
-
     def state_dict(self) -> dict[str, Tensor]:
         return {f"{i}.{j}": p for i, parts in enumerate(self.layers) for j, p in enumerate(parts or ())}
 

@@ -39,10 +39,6 @@ class State(Protocol):
 class Carried(State, Protocol):
     """A state that goes on from one batch of a stream to the next, and with a checkpoint."""
 
-    def detach(self) -> None:
-        """Forget how it came about, so that gradients end here."""
-        ...
-
     def state_dict(self) -> dict[str, Tensor]: ...
 
     def load_state_dict(self, tensors: dict[str, Tensor]) -> None: ...

@@ -30,9 +30,6 @@ class WindowState:
     def select(self, rows: Tensor) -> None:
         self.before = self.before[rows]
 
-    def detach(self) -> None:
-        self.before = self.before.detach()
-
     def state_dict(self) -> dict[str, Tensor]:
         return {"before": self.before}
 

@@ -13,10 +13,10 @@ from glassformer.data.batches import Buckets, drop_tokens, pad
 from glassformer.data.order import fold_seed
 from glassformer.models.tap import Tap, off
 from glassformer.objectives.loss import NOT_SCORED, summed_loss
-from glassformer.objectives.objective import Batch, Recut, Stateless
+from glassformer.objectives.objective import Batch, Padded, Recut, Stateless
 
 
-class Labelling(Stateless):
+class Labelling(Padded, Stateless):
     """`inputs` are ids (T) or patches (T, P); `labels` arrays, () for the whole or (T) for each position."""
 
     def __init__(
@@ -42,9 +42,10 @@ class Labelling(Stateless):
     def batch(self, first: int, count: int) -> Batch:
         rows = self.buckets.rows(first, count)
         if self.recut:
-            batch = _together([self.recut(i, fold_seed(self.seed, first + k)) for k, i in enumerate(rows)])
+            cut = [self.recut(i, fold_seed(self.seed, first + k)) for k, i in enumerate(rows)]
         else:
-            batch = self.collate(rows)
+            cut = [(self.inputs[i], self.labels[i]) for i in rows]
+        batch = _together(cut, max(self.lengths) if self.few_lengths else None)
         if self.token_dropout:
             given = batch["inputs"].numpy(), batch["padding_mask"].numpy()
             hidden = drop_tokens(*given, self.token_dropout, self.mask_id, fold_seed(self.seed, first, 1))
@@ -73,9 +74,9 @@ class Labelling(Stateless):
         )
 
 
-def _together(examples: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
-    inputs, padding_mask = pad([x for x, _ in examples])
+def _together(examples: Sequence[tuple[np.ndarray, np.ndarray]], most: int | None = None) -> Batch:
+    inputs, padding_mask = pad([x for x, _ in examples], most=most)
     labels = [y for _, y in examples]
-    targets = pad(labels, fill=NOT_SCORED)[0] if labels[0].ndim else np.stack(labels)
+    targets = pad(labels, fill=NOT_SCORED, most=most)[0] if labels[0].ndim else np.stack(labels)
     arrays = {"inputs": inputs, "padding_mask": padding_mask, "targets": targets}
     return {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -98,7 +98,7 @@ class StreamModelling(NextToken):
         self.penalties = penalties
         self.new_state = model.new_state
         self.streams = Streams(tokens, context, rows, seed)
-        self._states: dict[int, Carried] = {}  # by the first stream of a part
+        self._kept: dict[int, dict[str, Tensor]] = {}  # the state of a part, by its first stream
         self._taken_up: dict[str, Tensor] = {}  # the state of all streams, after a break
 
     def batch(self, first: int, count: int) -> Batch:
@@ -112,23 +112,20 @@ class StreamModelling(NextToken):
     ) -> Tensor:
         row = int(batch["row"])
         state = self._state(row, len(batch["inputs"]), bool(batch["fresh"]))
-        state.detach()
         readout, args = summed_loss, (batch["targets"], smoothing)
         if any(self.penalties):
             readout, args = calm_loss, (*args, *self.penalties)
         loss = model(batch["inputs"], state=state, tap=tap, readout=readout, readout_args=args)
-        self._states[row] = state
+        self._keep(row, state)
         return loss
 
     def state_dict(self) -> dict[str, Tensor]:
         return {
-            f"row {row}/{name}": tensor
-            for row, state in self._states.items()
-            for name, tensor in state.state_dict().items()
+            f"row {row}/{name}": tensor for row, kept in self._kept.items() for name, tensor in kept.items()
         }
 
     def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
-        self._states = {}
+        self._kept = {}
         parts: dict[str, dict[int, Tensor]] = {}
         for key, tensor in tensors.items():
             place, _, name = key.partition("/")
@@ -143,10 +140,23 @@ class StreamModelling(NextToken):
         assert isinstance(state, Carried)
         if fresh:
             return state
-        if row in self._states:
-            return self._states[row]
+        if row in self._kept:
+            state.load_state_dict({name: tensor.clone() for name, tensor in self._kept[row].items()})
+            return state
         if self._taken_up:
             state.load_state_dict(
                 {name: tensor[row : row + count].clone() for name, tensor in self._taken_up.items()}
             )
         return state
+
+    @torch.no_grad()
+    def _keep(self, row: int, state: Carried) -> None:
+        """Where it lies stays the same, so that a step that is recorded finds it there."""
+        after = {name: tensor.detach() for name, tensor in state.state_dict().items()}
+        kept = self._kept.setdefault(row, {})
+        for name, tensor in after.items():
+            place = kept.get(name)
+            if place is None or place.shape != tensor.shape or place.dtype != tensor.dtype:
+                kept[name] = tensor.clone()
+            else:
+                place.copy_(tensor)

@@ -47,6 +47,12 @@ class Objective(Protocol):
         ...
 
 
+class Padded:
+    """An objective whose batches are padded to their longest example, or to few lengths (batches.pad)."""
+
+    few_lengths = False
+
+
 class Stateless:
     """An objective whose batches have nothing to do with each other."""
 

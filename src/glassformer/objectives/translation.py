@@ -16,10 +16,10 @@ from glassformer.data.batches import Buckets, drop_tokens, pad
 from glassformer.data.order import fold_seed
 from glassformer.models.tap import Tap, off
 from glassformer.objectives.loss import NOT_SCORED, consistent_loss, summed_loss
-from glassformer.objectives.objective import Batch, Recut, Stateless
+from glassformer.objectives.objective import Batch, Padded, Recut, Stateless
 
 
-class Translating(Stateless):
+class Translating(Padded, Stateless):
     name = "translate"
 
     def __init__(
@@ -46,6 +46,7 @@ class Translating(Stateless):
         self.source_eot_id = eot_id if source_eot_id is None else source_eot_id
         self.examples = list(zip(sources, targets, strict=True))
         self.lengths = [len(s) + len(t) + 2 for s, t in self.examples]
+        self.longest = tuple(max((len(x) + 1 for x in side), default=1) for side in (sources, targets))
         self.buckets = Buckets(self.lengths, batch, seed)
 
     def batch(self, first: int, count: int) -> Batch:
@@ -53,7 +54,8 @@ class Translating(Stateless):
         examples = [self.examples[i] for i in rows]
         if self.recut:
             examples = [self.recut(i, fold_seed(self.seed, first + k)) for k, i in enumerate(rows)]
-        batch = self._together(examples * 2 if self.consistency else examples)
+        longest = self.longest if self.few_lengths else (None, None)
+        batch = self._together(examples * 2 if self.consistency else examples, *longest)
         if self.token_dropout:
             for place, (name, mark) in enumerate((("sources", self.source_eot_id), ("inputs", self.eot_id))):
                 ids = batch[name].numpy()
@@ -65,14 +67,22 @@ class Translating(Stateless):
     def collate(self, rows: Sequence[int]) -> Batch:
         return self._together([self.examples[i] for i in rows])
 
-    def _together(self, examples: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
+    def _together(
+        self,
+        examples: Sequence[tuple[np.ndarray, np.ndarray]],
+        most_source: int | None = None,
+        most_target: int | None = None,
+    ) -> Batch:
         """These examples as one batch: padded, with a mask for the sources' padding."""
-        sources, padding_mask = pad([np.append(source, self.source_eot_id) for source, _ in examples])
+        marked = [np.append(source, self.source_eot_id) for source, _ in examples]
+        sources, padding_mask = pad(marked, most=most_source)
+        inputs = [np.insert(target, 0, self.eot_id) for _, target in examples]
+        targets = [np.append(target, self.eot_id) for _, target in examples]
         arrays = {
             "sources": sources,
             "padding_mask": padding_mask,
-            "inputs": pad([np.insert(target, 0, self.eot_id) for _, target in examples])[0],
-            "targets": pad([np.append(target, self.eot_id) for _, target in examples], fill=NOT_SCORED)[0],
+            "inputs": pad(inputs, most=most_target)[0],
+            "targets": pad(targets, NOT_SCORED, most_target)[0],
         }
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 

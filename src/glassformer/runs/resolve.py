@@ -22,7 +22,7 @@ from glassformer.runs.machine import Machine, choose_precision
 from glassformer.runs.processes import check_division
 from glassformer.tasks.task import Task
 from glassformer.training.compile import compile_pays
-from glassformer.training.device.fitting import check_fused, fits, takes_fused
+from glassformer.training.device.fitting import WAYS, check_kernels, choose_way, fits, fits_graph
 from glassformer.training.optim import freeze
 from glassformer.training.parallel.layout import check_layout
 
@@ -63,15 +63,15 @@ def resolve(asked: Settings, recipe: str | None, data: Task, machine: Machine) -
     precision = choose_precision(config, machine.device)
     freeze(model, config.training.freeze)
     how = model, objective, config.training, Precision(precision, machine.device), machine.processes
-    if config.training.kernels == "fused":
-        check_fused(*how)
-    fused = takes_fused(*how)
-    if machine.device.type == "cuda" and config.training.kernels == "auto" and not fused:
-        reasons.append(f"Note: steps go by PyTorch's kernels; the fused step is not for this: {fits(*how)}.")
+    check_kernels(*how)
+    way = choose_way(*how)
+    if machine.device.type == "cuda" and config.training.kernels == "auto" and way != "fused":
+        by = WAYS.get(way, f"PyTorch's kernels call by call ({fits_graph(*how)})")
+        reasons.append(f"Note: steps go by {by}; the fused step is not for this: {fits(*how)}.")
     check_layout(model, config.training.parallel, machine.processes, precision)
     compiled = config.training.compile
-    if compiled == "auto" and fused:
-        compiled = "off"  # own kernels need no compiler
+    if compiled == "auto" and way != "calls":
+        compiled = "off"  # own kernels need no compiler, and a graph gains most of what it would
     if compiled == "auto":
         opaque = any(isinstance(m, Body) and not m.compiles for m in model.modules())
         measure = machine.seconds_per_step if seconds is None else lambda _: seconds

@@ -68,7 +68,7 @@ class Trainer(Steps):
         self.settings: dict[str, Any] = {}  # of the whole run, to be written down with each checkpoint
         self._saves, self._saved_at = 0, -1
         self._evaluations, self._began = 0, 0.0
-        kernels = "fused" if self.fused is not None else "own" if self.own_kernels else "PyTorch"
+        kernels = self.way if self.way != "calls" else "own" if self.own_kernels else "PyTorch"
         how = (config.compile == "on", kernels, self.precision.name, self.layout.name, world.size)
         self.environment = environment(self.device, *how)
 
@@ -93,8 +93,8 @@ class Trainer(Steps):
         self.objective.load_state_dict(
             {name: tensor.to(self.device) for name, tensor in objective_state.items()}
         )
-        if self.fused is not None:
-            self.fused.reset()
+        if self.device_step is not None:
+            self.device_step.reset()
         if scaler is not None:
             scaler.load_state_dict(self.progress.scaler or self.precision.new_scaler().state_dict())
         return previous
@@ -105,7 +105,7 @@ class Trainer(Steps):
         forward = self.layout.forward(config.compile == "on")
         make_folder(self.folder)
         log = self._open_log()
-        if self.fused is not None:
+        if self.device_step is not None:
             display.note(f"Steps are one piece of work each, by {self.environment['kernels']}.")
         if config.compile == "on" and self.progress.step < config.steps:
             display.note("The model is compiled first, so the first step takes a while.")
@@ -125,7 +125,8 @@ class Trainer(Steps):
                         log = self._roll_back(error, log)
                         continue
                     display.step(record)
-                    is_ahead = self.fused is not None and self.fused.is_ahead  # then it stops one step later
+                    on_device = self.device_step
+                    is_ahead = on_device is not None and on_device.is_ahead  # then it stops one step later
                     self._now_and_then(record, log, 0 if is_ahead else self._agreed(stop))
                     if self.hooks.pace and self.hooks.pace.is_due(self.progress.step, planned):
                         self._keep_pace(self.hooks.pace, planned)
@@ -151,7 +152,7 @@ class Trainer(Steps):
     def _may_go_ahead(self, stop: StopRequest, planned: int) -> bool:
         """Whether nobody looks at the weights behind the next step, so that one more may begin at once."""
         step, config, hooks = self.progress.step + 1, self.config, self.hooks
-        if self.fused is None or stop.signal or step >= config.steps:
+        if self.device_step is None or stop.signal or step >= config.steps:
             return False
         rhythms = [config.checkpoint_every]
         rhythms += [config.eval_every] if hooks.evaluate else []

@@ -78,12 +78,13 @@ class Reader:
         targets = sum(self.objective.targets(batch) for batch in batches)
         tokens = sum(self.objective.tokens(batch) for batch in batches)
         if self.device.type == "cuda":
-            batches = [{n: t.contiguous().pin_memory() for n, t in batch.items()} for batch in batches]
+            batches = [{n: _pinned(t) for n, t in batch.items()} for batch in batches]
         self._seconds = time.perf_counter() - began
         return StepBatches(batches, targets, tokens)
 
     def to_device(self, batch: Batch) -> Batch:
-        return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
+        """All but single numbers, which are for the host."""
+        return {n: t.to(self.device, non_blocking=True) if t.ndim else t for n, t in batch.items()}
 
     def wait(self) -> None:
         """Until nothing is being made, so that others may use what batches are made of."""
@@ -114,6 +115,10 @@ class Reader:
 
         self._works.put(work)
         return future
+
+
+def _pinned(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().pin_memory() if tensor.ndim else tensor
 
 
 def _run(works: "queue.SimpleQueue[Work | None]", gpu: int | None) -> None:

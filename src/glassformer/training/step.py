@@ -5,7 +5,7 @@ forward   and backward, micro-batch by micro-batch, normalised by the step's tar
 check     a loss or gradient that is no number stops the step before it can do harm
 update    clip, schedule, optimizers
 
-With `training.kernels` fused the last three are one piece of work for the device (device/).
+On a GPU the last three are one piece of work for the device where that can be (device/).
 """
 
 import math
@@ -25,10 +25,11 @@ from glassformer.data.order import fold_seed
 from glassformer.models.fast.wanted import have_threads, own_loops
 from glassformer.models.gpu.twin import Twin
 from glassformer.models.model import LanguageModel
-from glassformer.objectives.objective import Batch, Objective
+from glassformer.objectives.objective import Batch, Objective, Padded
 from glassformer.training.checkpoint.snapshot import Progress
 from glassformer.training.compile import repeatable
-from glassformer.training.device.fitting import pass_type, takes_fused
+from glassformer.training.device.fitting import choose_way, pass_type
+from glassformer.training.device.passes import FusedPass, OpenPass
 from glassformer.training.device.step import DeviceStep
 from glassformer.training.device.updates import DeviceUpdates
 from glassformer.training.diagnose import explain
@@ -86,30 +87,35 @@ class Steps:
         able = config.compile != "on" and (device.type != "cpu" or have_threads())
         self.own_kernels = able and config.kernels != "off"
         self.layout = make_layout(model, config.parallel, world, device, self.precision.name)
-        self.fused: DeviceStep | None = None
-        if takes_fused(model, objective, config, self.precision, world.size):
-            self.updates, self.fused = self._make_fused()
-        else:
+        self.way = choose_way(model, objective, config, self.precision, world.size)
+        self.device_step: DeviceStep | None = None
+        if self.way == "calls":
             self.updates = Updates(self.layout, config, self.precision)
+        else:
+            self.updates, self.device_step = self._make_device_step()
         self.sizes = BatchSizes(config.batch, config.batch_growth)
         self.reader = Reader(objective, self.sizes, config.accumulate, world, device)
         self.progress = Progress()
         self._own_loss = 0.0
 
-    def _make_fused(self) -> tuple[DeviceUpdates, DeviceStep]:
+    def _make_device_step(self) -> tuple[DeviceUpdates, DeviceStep]:
         model, objective, config = self.model, self.objective, self.config
-        assert isinstance(model, LanguageModel)
-        updates = DeviceUpdates(self.layout, config, self.precision)
-        twin = Twin(model, pass_type(self.precision), narrow=self.precision.name == "fp8")
-        return updates, DeviceStep(twin, objective, updates, config)
+        updates, smoothing = DeviceUpdates(self.layout, config, self.precision), config.label_smoothing
+        if self.way == "fused":
+            assert isinstance(model, LanguageModel)
+            twin = Twin(model, pass_type(self.precision), narrow=self.precision.name == "fp8")
+            return updates, DeviceStep(FusedPass(twin, objective, smoothing, config.accumulate), updates)
+        if isinstance(objective, Padded):  # as each shape of batches has a graph of its own
+            objective.few_lengths = True
+        return updates, DeviceStep(OpenPass(model, objective, smoothing, self.precision), updates)
 
     def step(self, forward: Callable[..., Any], ahead: bool = False) -> dict[str, Any]:
         """One update. Returns what there is to say about it.
 
         `ahead`: nobody looks at the weights behind this step, so that the next may begin before it is read.
         """
-        if self.fused is not None:
-            return self._fused_step(self.fused, ahead)
+        if self.device_step is not None:
+            return self._step_on_device(self.device_step, ahead)
         config, progress = self.config, self.progress
         began = time.perf_counter()
         self.world.set_phase("batch")
@@ -137,16 +143,16 @@ class Steps:
             raise self._broken(batches, nats, error.norm) from None
         return self._done(nats, norm, int(tokens), time.perf_counter() - began)
 
-    def _fused_step(self, fused: DeviceStep, ahead: bool) -> dict[str, Any]:
+    def _step_on_device(self, device_step: DeviceStep, ahead: bool) -> dict[str, Any]:
         """The same as one piece of work, maybe the next one after it, and then what came of it."""
         began, step = time.perf_counter(), self.progress.step
         self.model.train()
         for wanted in (step, step + 1) if ahead else (step,):
-            if not fused.has_begun(wanted):
-                self._begin(fused, wanted)
-        nats, norm, tokens = fused.read()
+            if not device_step.has_begun(wanted):
+                self._begin(device_step, wanted)
+        nats, norm, tokens = device_step.read()
         if not math.isfinite(nats) or not math.isfinite(norm):
-            fused.reset()
+            device_step.reset()
             raise self._broken(self._repeated(step), nats, norm)
         return self._done(nats, norm, tokens, time.perf_counter() - began)
 
@@ -160,12 +166,12 @@ class Steps:
             loss.backward()
         return data.batches
 
-    def _begin(self, fused: DeviceStep, step: int) -> None:
-        fused.follow()
-        with torch.cuda.stream(fused.stream):  # where its batches arrive too
+    def _begin(self, device_step: DeviceStep, step: int) -> None:
+        device_step.follow()
+        with torch.cuda.stream(device_step.stream):  # where its batches arrive too
             data = self.reader.read(step, ahead=step + 1 != self.config.steps)
         seeds = [self._seed_of(step, i) for i in range(len(data.batches))]
-        fused.begin(step, data, self._rate_factor(step), seeds)
+        device_step.begin(step, data, self._rate_factor(step), seeds)
 
     def _rate_factor(self, step: int) -> float:
         """What the schedule, and rollbacks, make of the learning rate."""
@@ -198,8 +204,8 @@ class Steps:
         """A step; or, where the memory is too small for it, the settings that would fit."""
         with suppress(torch.OutOfMemoryError):  # what it held is let go before anything is tried
             return self.step(forward, ahead)
-        if self.fused is not None:
-            self.fused.reset()
+        if self.device_step is not None:
+            self.device_step.reset()
         self.reader.close()  # its next batches take room too
         size, first = self.sizes.size(self.progress.step), self.sizes.consumed(self.progress.step)
 

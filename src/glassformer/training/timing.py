@@ -27,8 +27,17 @@ def seconds_per_step(
     with torch.random.fork_rng([device] if device.type == "cuda" else [], device_type="cuda"):
         steps = Steps(model, objective, config, device=device, width=width)
         try:
-            times = [steps.step_that_fits(model)["seconds_per_step"] for _ in range(1 + repeats)]
+            times = [_seconds(steps, model) for _ in range(1 + repeats)]
         finally:
             steps.reader.close()
             model.zero_grad(set_to_none=True)
     return fmean(times[1:])
+
+
+def _seconds(steps: Steps, model: nn.Module) -> float:
+    """Of the next step, once batches of its shape are ready for the device."""
+    while True:
+        seconds: float = steps.step_that_fits(model)["seconds_per_step"]
+        if steps.device_step is None or steps.device_step.was_ready:
+            return seconds
+        steps.progress.step -= 1  # the same once more

@@ -8,8 +8,10 @@ import torch
 class Graphs:
     """Recordings by name. On a device without graphs every call runs what it would have recorded."""
 
-    def __init__(self, device: torch.device):
-        self._device = device
+    def __init__(self, device: torch.device, shares: bool = False):
+        """If it `shares`, all recordings compute in the same memory, and nothing may be left there: results
+        are copied to places of their own."""
+        self._device, self._shares = device, shares
         self._recorded: dict[Hashable, torch.cuda.CUDAGraph] = {}
 
     def run(self, name: Hashable, launch: Callable[[], None]) -> None:
@@ -28,7 +30,8 @@ class Graphs:
         """Without doing it."""
         torch.cuda.synchronize(self._device)
         graph = torch.cuda.CUDAGraph()
+        pool = next((g.pool() for g in self._recorded.values()), None) if self._shares else None
         # Other threads may go on using the GPU meanwhile.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             launch()
         return graph

@@ -79,7 +79,9 @@ def environment(
 
 
 def _described(kernels: str, device: torch.device) -> str:
-    """Whose kernels a run takes (own, fused, PyTorch), and the version of what compiles them."""
+    """Whose kernels a run takes (own, fused, graph, PyTorch), and the version of what compiles them."""
+    if kernels == "graph":
+        return "PyTorch's kernels in graphs" if device.type == "cuda" else "PyTorch's kernels as in graphs"
     if kernels == "fused":
         by_kernels = missing(device) is None
         return f"fused kernels, Triton {triton_version()}" if by_kernels else "fused formulas"

@@ -4,27 +4,25 @@ What differs from step to step (tokens, seeds, the learning rate) is written to 
 norm of the gradient are fetched from one after. So a step can be begun before the last one was read.
 
 The graph is recorded on a stream of its own, on which everything else of the step happens too. Before that
-kernels are compiled, all at once, and the work is done twice with the mark of a broken step set, so that
-nothing moves: what the optimizers keep is made then.
+own kernels are compiled, all at once, and the work is done twice with the mark of a broken step set, so that
+nothing moves: what the optimizers keep is made then. PyTorch's kernels have done a real step by then.
 """
 
 from collections import deque
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from glassformer.config.training import TrainingConfig
-from glassformer.models.fast.wanted import own_loops
 from glassformer.models.gpu.rehearsal import rehearsed
-from glassformer.models.gpu.twin import Twin
-from glassformer.objectives.objective import Batch, Objective
+from glassformer.objectives.objective import Batch
+from glassformer.training.device.passes import Pass
 from glassformer.training.device.updates import DeviceUpdates
 from glassformer.training.reader import StepBatches
 
 WARM_UPS = 2
-Shape = tuple[tuple[tuple[str, tuple[int, ...]], ...], ...]
 
 
 @dataclass
@@ -45,30 +43,30 @@ class Begun:
 
 @dataclass
 class Recorded:
-    """A graph for batches of one shape, and the places these are read from."""
+    """A graph, and the places that its batches are read from."""
 
-    shape: Shape
     graph: "torch.cuda.CUDAGraph"
     batches: list[Batch]
 
 
 class DeviceStep:
-    def __init__(self, twin: Twin, objective: Objective, updates: DeviceUpdates, config: TrainingConfig):
-        self.twin, self.objective, self.updates, self.config = twin, objective, updates, config
-        self.device = twin.seed.device
+    def __init__(self, way: Pass, updates: DeviceUpdates):
+        self.way, self.updates = way, updates
+        self.device = updates.gradients.vector.device
         self.on_gpu = self.device.type == "cuda"
         self.stream = torch.cuda.Stream(self.device) if self.on_gpu else None
-        self.seeds = torch.zeros(config.accumulate, dtype=torch.int64, device=self.device)
         self.share = torch.ones((), device=self.device)  # of one target in the loss of the step
         self.said = torch.zeros(2, device=self.device)
-        self.recorded: Recorded | None = None  # the newest: batches that grew do not shrink again
+        self.recorded: dict[Hashable, Recorded] = {}  # by the shape of the batches
+        self.seen: set[Hashable] = set()  # shapes that have gone through call by call
         self.begun: deque[Begun] = deque()
+        self.was_ready = True  # for the newest step: batches of a new shape take longer
 
     def begin(self, step: int, data: StepBatches, factor: float, seeds: list[int]) -> None:
         """Give the device a step: its batches, what the schedule makes of the rates, a seed for each."""
         self.follow()
         with torch.cuda.stream(self.stream):
-            self.seeds.copy_(torch.tensor(seeds, pin_memory=self.on_gpu), non_blocking=True)
+            self.way.seed(seeds)
             self.share.fill_(1 / data.targets)
             self.updates.factor.fill_(factor)
             if self.on_gpu:
@@ -107,14 +105,14 @@ class DeviceStep:
         if self.stream is not None:
             self.stream.synchronize()
         self.begun.clear()
-        self.recorded = None
+        self.recorded.clear()
         self.updates.begin_anew()
 
     def _work(self, batches: list[Batch]) -> None:
         """The whole step, from tokens to new weights."""
-        self.updates.gradients.zero(spared=self.twin.slots.begin_step())
+        self.updates.gradients.zero(spared=self.way.begin())
         total = self._pass(batches)
-        assert self.twin.slots.are_written
+        assert self.way.is_done
         norm = self.updates.move(total)
         self.said.copy_(torch.stack([total, norm]))
 
@@ -122,39 +120,62 @@ class DeviceStep:
         """Forward and backward; the loss of all."""
         total = torch.zeros((), device=self.device)
         for i, batch in enumerate(batches):
-            self.twin.seed.copy_(self.seeds[i])
-            with own_loops(True):
-                loss = self.objective.loss(self.twin, batch, self.config.label_smoothing) * self.share
+            loss = self.way.loss(i, batch) * self.share
             total += loss.detach()
             loss.backward()
         return total
 
     def _replay(self, batches: list[Batch]) -> None:
-        shape = tuple(tuple((name, tuple(t.shape)) for name, t in batch.items()) for batch in batches)
-        if self.recorded is None or self.recorded.shape != shape:
-            self.recorded = None  # its memory goes first
-            self.recorded = self._record(shape, batches)
-        for place, batch in zip(self.recorded.batches, batches, strict=True):
+        shape = shape_of(batches)
+        full = len(self.recorded) >= self.way.most_graphs
+        known, self.was_ready = shape in self.seen, shape in self.recorded
+        self.seen.add(shape)
+        if not self.was_ready and self.way.is_rehearsed:
+            if full:
+                self.recorded.clear()  # its memory goes first
+            self._rehearse(batches)
+        elif not self.was_ready and (full or not known):
+            self.was_ready = full
+            self._work(batches)
+            return
+        if not self.was_ready:
+            self.recorded[shape] = self._record(batches)
+        recorded = self.recorded[shape]
+        for place, batch in zip(recorded.batches, batches, strict=True):
             for name, tensor in batch.items():
-                place[name].copy_(tensor, non_blocking=True)
-        self.recorded.graph.replay()
+                if tensor.ndim:
+                    place[name].copy_(tensor, non_blocking=True)
+        recorded.graph.replay()
 
-    def _record(self, shape: Shape, batches: list[Batch]) -> Recorded:
-        """A graph for batches of this shape. Nothing moves while it is made."""
+    def _rehearse(self, batches: list[Batch]) -> None:
+        """Compile what a step needs, and make what it keeps. Nothing moves meanwhile."""
         torch.cuda.synchronize(self.device)
-        places = [{name: t.to(self.device, copy=True) for name, t in batch.items()} for batch in batches]
         with rehearsed(self.device):
-            self._pass(places[:1])  # gradients are none yet, and begin at zero
+            self._pass(batches[:1])  # gradients are none yet, and begin at zero
         broken = self.updates.broken
         before = broken.clone()
         broken.fill_(1.0)
         for _ in range(WARM_UPS):
-            self._work(places)
+            self._work(batches)
         broken.copy_(before)
+
+    def _record(self, batches: list[Batch]) -> Recorded:
+        """A graph for batches of this shape; nothing is computed while it is made."""
+        places = [{name: t.clone() for name, t in batch.items()} for batch in batches]
         torch.cuda.synchronize(self.device)
+        # What graphs compute with they may share: they run one after the other, and leave nothing there.
+        pool = next((r.graph.pool() for r in self.recorded.values()), None)
         graph = torch.cuda.CUDAGraph()
         # Others go on meanwhile: a thread that makes batches asks the driver for page-locked memory.
-        capture = torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local")
-        with capture:
+        how = {"pool": pool, "stream": self.stream, "capture_error_mode": "thread_local"}
+        with torch.cuda.graph(graph, **how):
             self._work(places)
-        return Recorded(shape, graph, places)
+        return Recorded(graph, places)
+
+
+def shape_of(batches: list[Batch]) -> Hashable:
+    """What a graph is made for. Numbers that batches bring for the host are part of it."""
+    return tuple(
+        tuple((name, tuple(t.shape) if t.ndim else t.item()) for name, t in batch.items())
+        for batch in batches
+    )
