@@ -3,8 +3,8 @@
 python benchmarks/decode_gpu.py [--streams 1,8,64] [--tokens 256] [--tiny] [--speed]
 
 First the checks: scores beside those of the open pass, the same bits alone, in pieces and beside others, and
-choices beside those of sampling.py. Then tokens a second of whole engines, ours and the open pass. The
-weights are random. With --tiny it is small enough for Triton's interpreter on a CPU (TRITON_INTERPRET=1),
+choices beside those of sampling.py. Then tokens a second of whole engines: ours, the open pass, and that call
+by call. The weights are random. With --tiny it is small enough for Triton's interpreter on a CPU (TRITON_INTERPRET=1),
 where the times say nothing.
 """
 
@@ -174,6 +174,7 @@ def main() -> None:
             "bf16": GraphStep(model, pages, precision="float32" if args.tiny else "bfloat16", texts=streams),
             "f32": GraphStep(model, pages, texts=streams),
             "open f32": OpenStep(model, pages),
+            "calls f32": OpenStep(model, pages, repeats=False),
         }
         for name, step in steps.items():
             for how in SAMPLERS if name == "bf16" and not args.tiny else ("greedy",):
