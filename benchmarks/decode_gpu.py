@@ -4,8 +4,8 @@ python benchmarks/decode_gpu.py [--streams 1,8,64] [--tokens 256] [--tiny] [--sp
 
 First the checks: scores beside those of the open pass, the same bits alone, in pieces and beside others, and
 choices beside those of sampling.py. Then tokens a second of whole engines: ours, the open pass, and that call
-by call. The weights are random. With --tiny it is small enough for Triton's interpreter on a CPU (TRITON_INTERPRET=1),
-where the times say nothing.
+by call. The weights are random. With --tiny it is small enough for Triton's interpreter on a CPU
+(TRITON_INTERPRET=1), where the times say nothing.
 """
 
 import argparse

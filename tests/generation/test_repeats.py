@@ -1,6 +1,6 @@
 """Steps at fixed places, as a graph repeats them, here call by call: the texts of the pass as it is called.
 
-On a GPU tests/kernels/test_repeats_gpu.py does the rest.
+On a GPU tests/kernels/test_graph_gpu.py does the rest.
 """
 
 import pytest
@@ -89,6 +89,7 @@ def test_scores_stay_what_they_were() -> None:
 def test_it_waits_until_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "OFTEN", 3)
     step, ran = OpenStep(tiny_model(context=40), 4, repeats=True), list[object]()
+    step.close(step.open([]))
     assert step._repeats is not None
     monkeypatch.setattr(step._repeats._graphs, "run", lambda kind, launch: (ran.append(kind), launch()))
     engine = Engine(step)
@@ -105,10 +106,57 @@ class Own(nn.Linear):
 
 def test_foreign_parts_are_called_as_they_are() -> None:
     model = tiny_model()
-    assert foreign_part(model) is None and OpenStep(model, 2)._repeats is None  # not on a CPU
+    plain = OpenStep(model, 2)
+    plain.open([])
+    assert foreign_part(model) is None and plain._repeats is None  # not on a CPU
     assert isinstance(model.stack, Stack)
     model.stack.mask = Mask(rule=lambda q, k: k <= q)
     assert foreign_part(model) == "a mask by a rule"
     model.stack.mask = Mask(causal=True)
+    mlp = model.stack.blocks[0].mlp
+    before, mlp.activation = mlp.activation, lambda x: x  # type: ignore[union-attr]
+    assert foreign_part(model) == "MLP.activation"
+    mlp.activation = before  # type: ignore[union-attr]
+    weight = model.unembedding.weight
+    for register, hook in (
+        (model.stack.register_forward_hook, lambda *_: None),
+        (weight.register_hook, lambda g: g),
+        (weight.register_post_accumulate_grad_hook, lambda p: None),
+    ):
+        hook = register(hook)
+        assert "a hook of" in str(foreign_part(model))
+        hook.remove()
+        assert foreign_part(model) is None
     model.unembedding = Own(8, 8)
     assert foreign_part(model) == "Own"
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, *READERS])
+def test_none_of_our_parts_is_foreign(name: str) -> None:
+    for task in ("language", "classify", "masked", "tag", "translate"):
+        if (name in FAMILIES and task == "language") or (name in READERS and task != "language"):
+            assert foreign_part(make(task, name)) is None
+
+
+def test_who_changes_a_model_is_heard_from_the_next_text_on() -> None:
+    """A hook that is hung on it, and taken off again; a part that is exchanged."""
+    model = tiny_model(context=24)
+    assert isinstance(model.stack, Stack)
+    step = OpenStep(model, 8, repeats=True)
+
+    engine = Engine(step)
+
+    def write() -> list[int]:
+        told = Told(engine, [1, 2], 12)
+        run(engine)
+        return told.ids
+
+    plain, recorded = write(), step._repeats
+    hook = model.stack.register_forward_hook(lambda module, args, out: -out)
+    assert write() != plain and step._repeats is None
+    hook.remove()
+    assert write() == plain and step._repeats is not None and step._repeats is not recorded
+    now = step._repeats
+    assert write() == plain and step._repeats is now
+    model.stack.mask = Mask(causal=True, window=1)
+    assert write() != plain and step._repeats is not now

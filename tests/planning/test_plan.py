@@ -30,10 +30,12 @@ from glassformer.planning.count import count, operations
 from glassformer.planning.devices import DEVICES, find
 from glassformer.planning.memory import activation_bytes, memory, optimizer_bytes
 from glassformer.planning.plan import make_plan
-from glassformer.planning.time import step_time
+from glassformer.planning.show import show
+from glassformer.planning.time import SHORT_STEP, step_time, takes_graph
 from glassformer.tasks.registry import make_model
 from glassformer.tools.bench.train import OURS, SIZES
-from glassformer.training.device.fitting import fits
+from glassformer.training import compile as compile_module
+from glassformer.training.device.fitting import fits, fits_graph
 from glassformer.training.optim import make_optimizers
 
 MEASURED = json.loads((Path(__file__).parents[2] / "benchmarks" / "plan.json").read_text())
@@ -200,6 +202,39 @@ def test_the_fused_step_is_planned_where_it_would_be_taken(monkeypatch: pytest.M
             make_plan(build({"model": {**model, **change}, "training": narrow}), find(gpu_name), gpus, 1e6)
     with pytest.raises(UsageError, match="fused is for one GPU"):
         make_plan(build({"model": model, "training": {"batch": 8, "kernels": "fused"}}), find("h100"), 2, 1e6)
+
+
+def test_steps_as_graphs_are_planned_where_they_would_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of short steps, which wait for launches; long ones are compiled, as training does."""
+    monkeypatch.setattr("glassformer.training.device.fitting.missing", lambda _: None)
+    gpu, shape = torch.device("cuda"), {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocab": 50}
+    model = make_model("language", build({"model": {**shape, "placement": "post"}}).model)
+    objective = LanguageModelling(Tokens([np.arange(500) % 50], 500), 16, 0)
+    for change in (
+        {}, {"kernels": "off"}, {"kernels": "graph"}, {"kernels": "fused"}, {"precision": "float32"},
+        {"precision": "fp16"}, {"optimizer": "adamw"}, {"optimizer": "sgd"}, {"compile": "on"},
+    ):  # fmt: skip
+        config = build({"model": {**shape, "placement": "post"}, "training": {"batch": 8, **change}})
+        name = "bf16" if config.training.precision == "auto" else config.training.precision
+        for processes in (1, 2):
+            reason = fits_graph(model, objective, config.training, Precision(name, gpu), processes)
+            assert takes_graph(config, processes) == (reason is None), (change, processes)
+    assert SHORT_STEP == compile_module.SHORT_STEP
+
+    def planned(gpus: int = 1, model: dict[str, Any] = shape, **training: Any) -> tuple[str, str]:
+        wishes = {"model": {**model, "placement": "post"}, "training": training}
+        decided = make_plan(build(wishes), find("h100"), gpus, 1e8).config.training
+        return decided.kernels, decided.compile
+
+    assert planned(batch=8) == planned(batch=8, kernels="graph") == ("graph", "off")
+    large = {"layers": 12, "heads": 12, "width": 768, "context": 1024, "vocab": 50304}
+    assert planned(batch=64, model=large) == ("auto", "on")
+    assert planned(batch=64, model=large, compile="off") == ("graph", "off")
+    assert planned(batch=8, gpus=2) == ("auto", "on")
+    assert planned(batch=8, kernels="off") == ("off", "on")
+    plain = {"model": shape, "training": {"batch": 8, "kernels": "graph"}}
+    assert make_plan(build(plain), find("h100"), 1, 1e8).config.training.kernels == "graph"
+    assert "a graph for a step" in show(make_plan(build(plain), find("h100"), 1, 1e8))
 
 
 def test_pairs_that_are_read_twice_cost_twice() -> None:

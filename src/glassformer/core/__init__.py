@@ -10,7 +10,7 @@
     status.py   what goes on while there is nothing else to say
     drawing.py  a picture and its caption;  notebook.py a table in a notebook
     compiled.py loops that numba compiles;  lanes/ what those over numbers are made of
-    triton_kernels.py  whether kernels for a GPU can be used, and why not
+    triton_kernels.py  whether kernels for a GPU can be used, and why not;  recording.py CUDA graphs
     cores.py    how many cores there are for us
     device.py   where and how the arithmetic is done;  shapes.py models without numbers
     process.py  what a process that computes for long sets up once

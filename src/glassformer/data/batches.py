@@ -183,7 +183,7 @@ def few_lengths(longest: int, most: int) -> int:
     """At least `longest`, and one of few numbers: multiples of 8 up to 64, from there eight in each octave;
     at most `most` unless it is longer itself.
     """
-    step = max(8, (1 << (longest - 1).bit_length()) // 8)
+    step = max(8, (1 << (longest - 1).bit_length()) // 16)
     return max(longest, min(-(-longest // step) * step, most))
 
 

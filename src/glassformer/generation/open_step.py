@@ -22,7 +22,7 @@ from glassformer.generation.pages import SIZE, PagedStep
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.step import Piece, Slot, Step
 from glassformer.models.attention import growing_keys
-from glassformer.models.foreign import foreign_part
+from glassformer.models.foreign import foreign_part, structure
 from glassformer.models.model import WritingModel, evaluating, scores
 from glassformer.models.state import Carried, State
 from glassformer.models.tap import off
@@ -69,9 +69,23 @@ class OpenStep(BesideSources, PagedStep):
         self._copies: dict[int, int] = {}  # pages that are to be as others were when this was asked for
         self.memories = Memories.for_model(model)
         self.device = model.unembedding.weight.device
-        known = foreign_part(model) is None
-        wanted = self.device.type == "cuda" and known if repeats is None else repeats
-        self._repeats = Repeats(model, self._pool, pages, self.device) if wanted else None
+        self._wants_repeats = self.device.type == "cuda" if repeats is None else repeats
+        self._repeats: Repeats | None = None
+        self._structure: tuple[int, ...] = ()
+
+    def open(self, ids: Sequence[int], shares: bool = True) -> Slot:
+        if self._wants_repeats:
+            self._look_at_model()
+        return super().open(ids, shares)
+
+    def _look_at_model(self) -> None:
+        """What was recorded is for the parts that the model had then; and others' parts are not recorded."""
+        now = structure(self.model)
+        if foreign_part(self.model) is not None:
+            self._repeats = None
+        elif self._repeats is None or now != self._structure:
+            self._repeats = Repeats(self.model, self._pool, self.pages.count, self.device)
+        self._structure = now
 
     def copy_page(self, source: int, target: int) -> None:
         """Not now: before anything is written next, with what else is to be copied then."""

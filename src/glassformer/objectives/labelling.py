@@ -37,6 +37,7 @@ class Labelling(Padded, Stateless):
         self.name, self.inputs, self.labels = name, inputs, labels
         self.seed, self.token_dropout, self.mask_id, self.recut = seed, token_dropout, mask_id, recut
         self.lengths = [len(x) for x in inputs]
+        self.longest = max(self.lengths, default=1)
         self.buckets = Buckets(self.lengths, batch, seed)
 
     def batch(self, first: int, count: int) -> Batch:
@@ -45,7 +46,7 @@ class Labelling(Padded, Stateless):
             cut = [self.recut(i, fold_seed(self.seed, first + k)) for k, i in enumerate(rows)]
         else:
             cut = [(self.inputs[i], self.labels[i]) for i in rows]
-        batch = _together(cut, max(self.lengths) if self.few_lengths else None)
+        batch = _together(cut, self.longest if self.few_lengths else None)
         if self.token_dropout:
             given = batch["inputs"].numpy(), batch["padding_mask"].numpy()
             hidden = drop_tokens(*given, self.token_dropout, self.mask_id, fold_seed(self.seed, first, 1))

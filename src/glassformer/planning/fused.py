@@ -17,8 +17,8 @@ from glassformer.config.schema import Config
 from glassformer.planning.count import count
 from glassformer.planning.devices import Device
 from glassformer.planning.memory import Memory, optimizer_bytes
+from glassformer.planning.time import KERNEL, STEP, parts, update
 from glassformer.planning.time import SCORE_TRAFFIC as PYTORCH_SCORE_TRAFFIC
-from glassformer.planning.time import parts, update
 
 HEAD_WIDTHS = (16, 32, 64, 128)
 SCORES_AT_ONCE, ROWS = 7 << 27, 256  # at most; in parts of one size, of whole tiles of rows
@@ -29,15 +29,13 @@ ATTENTION = 1.25  # its time, in that of PyTorch's kernel
 MOST_SHARED = 1 << 16  # entries of a head that is multiplied in 8 bits; twin of models/gpu/narrow.py's
 NARROW = 0.67  # the time of a product in 8 bits, in that of one in 16
 BLOCK_KERNELS, UPDATE_KERNELS = 24, 60  # in a graph: of a block forward and backward, of Muon's products
-KERNEL = 1.5e-6  # seconds that each takes to begin
-STEP = 2e-4  # seconds of the host for each step
 
 
 def applies(config: Config, devices: int) -> bool:
     """Whether training would take it on an NVIDIA GPU; a test holds this to what training does."""
     m, t = config.model, config.training
     return (
-        t.kernels != "off"
+        t.kernels in ("auto", "fused")
         and t.compile != "on"
         and t.precision in ("auto", "bf16", "fp8")
         and t.optimizer in ("adamw", "muon")

@@ -12,7 +12,7 @@ from glassformer.planning import fused
 from glassformer.planning.count import count, operations
 from glassformer.planning.devices import Device
 from glassformer.planning.memory import Memory, memory
-from glassformer.planning.time import step_time
+from glassformer.planning.time import SHORT_STEP, step_time, takes_graph
 
 USABLE_SHARE = 0.92  # of a device's memory: the rest is lost in gaps
 PYTORCH_BYTES = 0.6e9  # that PyTorch takes before it does anything
@@ -171,7 +171,13 @@ def _decided(config: Config, device: Device, devices: int) -> Config:
         )
     if taken:
         chosen |= {"kernels": "fused", "compile": "off"}
-    elif config.training.compile == "auto":  # a training worth a plan is long enough for it
+    elif not slow and takes_graph(config, devices):
+        graph: Settings = {"training": {**chosen, "kernels": "graph", "compile": "off"}}
+        as_graph = build(merge(config.model_dump(), graph))
+        wished = config.training.kernels == "graph" or config.training.compile == "off"
+        if wished or step_time(as_graph, device, config.training.batch) < SHORT_STEP:
+            return as_graph
+    if config.training.compile == "auto" and not taken:  # a training worth a plan is long enough for it
         chosen["compile"] = "off" if slow else "on"
     return build(merge(config.model_dump(), {"training": chosen}))
 

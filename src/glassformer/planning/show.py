@@ -3,6 +3,7 @@
 from glassformer.planning.count import count, operations
 from glassformer.planning.plan import Plan, optimal
 
+KERNELS = {"fused": "the fused step", "graph": "PyTorch's kernels, a graph for a step (not measured)"}
 SMALLEST_FIT = 40e6  # parameters below which the paper fitted nothing
 
 
@@ -30,7 +31,7 @@ def _layouts(plan: Plan) -> list[str]:
     lines = [
         f"{plan.devices} × {d.name}, {d.memory / 1e9:.0f} GB, {_count(d.matmul, 'G')}FLOP/s, "
         f"{_count(d.bandwidth, 'G')}B/s ({how}); {t.optimizer}, {t.precision}, "
-        + ("the fused step" if t.kernels == "fused" else "compiled" if t.compile == "on" else "not compiled"),
+        + (KERNELS.get(t.kernels) or ("compiled" if t.compile == "on" else "not compiled")),
         f"{'layout':8}{'parts':>6}{'weights':>9}{'grads':>8}{'optim.':>8}{'activ.':>8}{'logits':>8}"
         f"{'gathered':>9}{'peak GB':>9}{'':>6}{'ms/step':>10}{'tokens/s':>12}",
     ]

@@ -7,7 +7,8 @@
     narrow norms    of queries and keys: a row of one head is too short to use the memory's width
     loss            52 bytes moved for each score
     optimizer       bytes moved for each parameter; Muon's products on top
-    host            a kernel takes the host a while to launch; where that is longer than the work, it decides
+    host            a kernel takes the host a while to launch; where that is longer than the work, it decides.
+                    In a graph it does not, and each kernel takes a little to begin
 
 The shares and counts that are written as numbers here were measured once, on the device that devices.py marks
 (benchmarks/plan.py measures again).
@@ -26,6 +27,11 @@ TILE = 256  # positions that a causal kernel works on beyond those it must
 BLOCK_KERNELS = {"eager": 72, "compiled": 40}  # that the host launches for a block in a micro-batch
 BIAS_KERNELS = 28  # more with biases
 UPDATE_KERNELS = 20  # and in an update
+KERNEL = 1.5e-6  # seconds that each takes to begin in a graph
+STEP = 2e-4  # seconds of the host for a step that is one graph
+SHORT_STEP = (
+    0.05  # seconds of such a step below which compiling is not thought of; training/compile.py's twin
+)
 FUSED_SHARE = 0.48  # of what is moved, when elementwise work is compiled into few kernels
 ATTENTION_PASSES = 3.5  # forward and backward, in forward passes
 
@@ -99,5 +105,21 @@ def step_time(config: Config, device: Device, samples: int, accumulate: int = 1,
     compiled = config.training.compile == "on"
     kernels = BLOCK_KERNELS["compiled" if compiled else "eager"]
     kernels += BIAS_KERNELS if m.bias and not compiled else 0
-    launches = device.launch * m.layers * (accumulate * kernels + UPDATE_KERNELS)
-    return max(work, launches) + device.step + device.sample * samples
+    launches = m.layers * (accumulate * kernels + UPDATE_KERNELS)
+    if config.training.kernels == "graph":
+        return work + KERNEL * launches + STEP
+    return max(work, device.launch * launches) + device.step + device.sample * samples
+
+
+def takes_graph(config: Config, devices: int) -> bool:
+    """Whether steps on an NVIDIA GPU would be graphs of PyTorch's kernels, where they are not fused; a test
+    holds this to what training does.
+    """
+    t = config.training
+    return (
+        t.kernels != "off"
+        and t.compile != "on"
+        and t.precision in ("auto", "bf16", "float32")
+        and t.optimizer in ("adamw", "muon")
+        and devices == 1
+    )

@@ -46,6 +46,8 @@ def measure_step(
     """Seconds of a training step, by a model that is thrown away; of several processes, one's share."""
     batch, precision = max(1, config.training.batch // processes), choose_precision(config, device)
     training = config.training.model_copy(update={"batch": batch, "precision": precision})
+    if processes > 1:  # which have no step on the device
+        training = training.model_copy(update={"kernels": "off"})
     with torch.random.fork_rng([]):
         model = task.build(config.model).to(device)
     objective = task.objective(model, config)

@@ -21,7 +21,7 @@ from glassformer.runs.autosize import choose_sizes, in_layers
 from glassformer.runs.machine import Machine, choose_precision
 from glassformer.runs.processes import check_division
 from glassformer.tasks.task import Task
-from glassformer.training.compile import compile_pays
+from glassformer.training.compile import SHORT_STEP, compile_pays
 from glassformer.training.device.fitting import WAYS, check_kernels, choose_way, fits, fits_graph
 from glassformer.training.optim import freeze
 from glassformer.training.parallel.layout import check_layout
@@ -70,12 +70,14 @@ def resolve(asked: Settings, recipe: str | None, data: Task, machine: Machine) -
         reasons.append(f"Note: steps go by {by}; the fused step is not for this: {fits(*how)}.")
     check_layout(model, config.training.parallel, machine.processes, precision)
     compiled = config.training.compile
-    if compiled == "auto" and way != "calls":
-        compiled = "off"  # own kernels need no compiler, and a graph gains most of what it would
+    if compiled == "auto" and way == "fused":
+        compiled = "off"  # own kernels need no compiler
     if compiled == "auto":
         opaque = any(isinstance(m, Body) and not m.compiles for m in model.modules())
         measure = machine.seconds_per_step if seconds is None else lambda _: seconds
-        pays = not opaque and compile_pays(config.training.steps, machine.device, lambda: measure(config))
+        least = SHORT_STEP if way == "graph" else 0.0
+        steps, device = config.training.steps, machine.device
+        pays = not opaque and compile_pays(steps, device, lambda: measure(config), least)
         compiled = "on" if pays else "off"
     decided = {"training": {"compile": compiled, "precision": precision}}
     reasons = [*reasons, *(f"Note: {warning}." for warning in data.warnings(config, "train"))]

@@ -14,13 +14,17 @@ from torch.utils import deterministic
 # from the measurements in docs/log.md.
 COMPILE_SECONDS = {"cpu": 35.0, "cuda": 25.0}
 COMPILE_GAIN = {"cpu": 0.08, "cuda": 0.20}
+SHORT_STEP = 0.05  # seconds of a step as a graph; one that is longer is no longer made of launches
 
 
-def compile_pays(steps: int, device: torch.device, measure: Callable[[], float]) -> bool:
-    """Whether so many steps win back what compiling costs; `measure` gives the seconds of an eager one."""
+def compile_pays(steps: int, device: torch.device, measure: Callable[[], float], least: float = 0.0) -> bool:
+    """Whether so many steps win back what compiling costs; `measure` gives the seconds of one without, of
+    which those below `least` have nothing to gain.
+    """
     if device.type not in COMPILE_SECONDS or (device.type == "cpu" and not shutil.which("c++")):
         return False
-    return steps * measure() * COMPILE_GAIN[device.type] > COMPILE_SECONDS[device.type]
+    seconds = measure()
+    return seconds >= least and steps * seconds * COMPILE_GAIN[device.type] > COMPILE_SECONDS[device.type]
 
 
 def maybe_compile(model: nn.Module, on: bool, in_place: bool = False) -> Callable[..., Any]:

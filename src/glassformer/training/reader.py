@@ -48,6 +48,7 @@ class Reader:
         self._works: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._seconds = 0.0  # that the last step's batches took
+        self.waited = 0.0  # seconds that the last step has waited for its batches
         weakref.finalize(self, self._works.put, None)  # a thread that nobody ended goes with its reader
 
     def read(self, step: int, ahead: bool = True) -> StepBatches:
@@ -55,12 +56,14 @@ class Reader:
         pays.
         """
         pending, self._next = self._next, None
+        began = time.perf_counter()
         if pending is not None and pending[0] == step:
             data = pending[1].result()  # or what went wrong in making them
         else:
             if pending is not None:
                 pending[1].exception()  # wait for its end; nobody asked for what it made
             data = self.make(step)
+        self.waited = time.perf_counter() - began
         if ahead and (self.device.type != "cpu" or self._seconds >= self.least_seconds):
             self._next = step + 1, self._submit(step + 1)
         batches = [self.to_device(batch) for batch in data.batches]

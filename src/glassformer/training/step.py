@@ -10,6 +10,7 @@ On a GPU the last three are one piece of work for the device where that can be (
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -89,6 +90,8 @@ class Steps:
         self.layout = make_layout(model, config.parallel, world, device, self.precision.name)
         self.way = choose_way(model, objective, config, self.precision, world.size)
         self.device_step: DeviceStep | None = None
+        if isinstance(objective, Padded):  # as each shape of batches has a graph of its own
+            objective.few_lengths = self.way == "graph"
         if self.way == "calls":
             self.updates = Updates(self.layout, config, self.precision)
         else:
@@ -104,10 +107,10 @@ class Steps:
         if self.way == "fused":
             assert isinstance(model, LanguageModel)
             twin = Twin(model, pass_type(self.precision), narrow=self.precision.name == "fp8")
-            return updates, DeviceStep(FusedPass(twin, objective, smoothing, config.accumulate), updates)
-        if isinstance(objective, Padded):  # as each shape of batches has a graph of its own
-            objective.few_lengths = True
-        return updates, DeviceStep(OpenPass(model, objective, smoothing, self.precision), updates)
+            fused = FusedPass(twin, objective, smoothing, config.accumulate, self.own_kernels)
+            return updates, DeviceStep(fused, updates)
+        open_pass = OpenPass(model, objective, smoothing, self.precision, self.own_kernels)
+        return updates, DeviceStep(open_pass, updates)
 
     def step(self, forward: Callable[..., Any], ahead: bool = False) -> dict[str, Any]:
         """One update. Returns what there is to say about it.
@@ -147,9 +150,12 @@ class Steps:
         """The same as one piece of work, maybe the next one after it, and then what came of it."""
         began, step = time.perf_counter(), self.progress.step
         self.model.train()
-        for wanted in (step, step + 1) if ahead else (step,):
-            if not device_step.has_begun(wanted):
-                self._begin(device_step, wanted)
+        if not device_step.has_begun(step):
+            self._begin(device_step, step)
+        if ahead and not device_step.has_begun(step + 1):
+            # Where it can go on without graphs, it is begun again by itself, when it is its turn.
+            with suppress(*((torch.OutOfMemoryError,) if self.way == "graph" else ())):
+                self._begin(device_step, step + 1)
         nats, norm, tokens = device_step.read()
         if not math.isfinite(nats) or not math.isfinite(norm):
             device_step.reset()
@@ -204,6 +210,14 @@ class Steps:
         """A step; or, where the memory is too small for it, the settings that would fit."""
         with suppress(torch.OutOfMemoryError):  # what it held is let go before anything is tried
             return self.step(forward, ahead)
+        if self.device_step is not None and self.device_step.give_up_graphs():
+            warnings.warn(
+                "Steps go on call by call, slower: the GPU's memory is too small for a graph of each shape "
+                "that batches have",
+                stacklevel=2,
+            )
+            with suppress(torch.OutOfMemoryError):
+                return self.step(forward, ahead)
         if self.device_step is not None:
             self.device_step.reset()
         self.reader.close()  # its next batches take room too
@@ -239,7 +253,10 @@ class Steps:
             return explain(self.model, self.objective, batches, loss, norm, self._seed)
 
     def _seed(self, micro: int) -> None:
-        """All randomness of a micro-batch (dropout) follows from where in the run it stands."""
+        """All randomness of a micro-batch (dropout) follows from where in the run it stands; what is recorded
+        as one graph is seeded once."""
+        if self.way == "graph" and micro:
+            return
         torch.manual_seed(self._seed_of(self.progress.step, micro))
 
     def _seed_of(self, step: int, micro: int) -> int:

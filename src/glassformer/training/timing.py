@@ -35,9 +35,11 @@ def seconds_per_step(
 
 
 def _seconds(steps: Steps, model: nn.Module) -> float:
-    """Of the next step, once batches of its shape are ready for the device."""
-    while True:
-        seconds: float = steps.step_that_fits(model)["seconds_per_step"]
-        if steps.device_step is None or steps.device_step.was_ready:
-            return seconds
-        steps.progress.step -= 1  # the same once more
+    """Of the next step, once the device is ready for batches of its shape. For those of a step that is done
+    once more nobody would have to wait.
+    """
+    seconds: float = steps.step_that_fits(model)["seconds_per_step"]
+    while steps.device_step is not None and not steps.device_step.was_ready:
+        steps.progress.step -= 1
+        seconds = steps.step_that_fits(model)["seconds_per_step"] - steps.reader.waited
+    return seconds

@@ -4,6 +4,8 @@ from collections.abc import Callable, Hashable
 
 import torch
 
+from glassformer.core.recording import record
+
 
 class Graphs:
     """Recordings by name. On a device without graphs every call runs what it would have recorded."""
@@ -12,6 +14,7 @@ class Graphs:
         """If it `shares`, all recordings compute in the same memory, and nothing may be left there: results
         are copied to places of their own."""
         self._device, self._shares = device, shares
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._recorded: dict[Hashable, torch.cuda.CUDAGraph] = {}
 
     def run(self, name: Hashable, launch: Callable[[], None]) -> None:
@@ -24,14 +27,6 @@ class Graphs:
                 self._recorded[name].replay()
                 return
             launch()  # compiles what is not compiled yet, which cannot be recorded; this time it counts
-            self._recorded[name] = self._record(launch)
-
-    def _record(self, launch: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        """Without doing it."""
-        torch.cuda.synchronize(self._device)
-        graph = torch.cuda.CUDAGraph()
-        pool = next((g.pool() for g in self._recorded.values()), None) if self._shares else None
-        # Other threads may go on using the GPU meanwhile.
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            launch()
-        return graph
+            assert self._stream is not None
+            beside = next(iter(self._recorded.values()), None) if self._shares else None
+            self._recorded[name] = record(launch, self._stream, beside)

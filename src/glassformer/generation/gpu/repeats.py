@@ -6,7 +6,7 @@ and of positions that are looked at is one of a few, PyTorch's kernels can be re
 compiler is needed. A recording takes as long as some steps, so a kind of step is recorded once it has come
 often enough; until then, and for what is no next token of each text, the pass is called as it is.
 
-Rows that are left over in a graph read token 0 at the first position of a page that belongs to nobody.
+Rows that are left over in a graph read some token at the first position of a page that belongs to nobody.
 
 Letters: B rows, S positions of a source, H heads, D head width, V vocabulary.
 """
@@ -14,6 +14,7 @@ Letters: B rows, S positions of a source, H heads, D head width, V vocabulary.
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from weakref import ReferenceType, ref
 
 import numpy as np
 import torch
@@ -62,14 +63,18 @@ class Repeats:
         self._come[kind] += 1
         if self._come[kind] <= OFTEN:
             return None
-        rows = self._rows.setdefault(bucket, Rows(self, bucket))
+        if bucket not in self._rows:
+            self._rows[bucket] = Rows(self.stack, self.vocab, self.pool, self.nobodys, bucket, self.device)
+        rows = self._rows[bucket]
         rows.write(slots)
         rows.ids[: len(slots)] = ids
         sources = None
         if beside is not None:
-            sources = self._sources.setdefault((bucket, S), FixedSources(bucket, S, self.device))
+            if (bucket, S) not in self._sources:
+                self._sources[bucket, S] = FixedSources(bucket, S, self.device)
+            sources = self._sources[bucket, S]
             sources.write(beside, self.stack)
-        self._graphs.run(kind, partial(rows.score, reach, sources))
+        self._graphs.run(kind, partial(rows.score, self.next_scores, reach, sources))
         return rows.scores[: len(slots)].clone()
 
     def _wide(self, reach: int) -> int:
@@ -83,14 +88,14 @@ class Repeats:
 class Rows:
     """So many rows at fixed places, and where their scores come out."""
 
-    def __init__(self, owner: Repeats, count: int):
-        self.owner, self.count = owner, count
-        table = -(-owner.stack.context // SIZE)
+    def __init__(self, stack: Stack, vocab: int, pool: Pool, nobodys: int, count: int, device: torch.device):
+        self.layers, self.pool, self.nobodys, self.count = len(stack.blocks), pool, nobodys, count
+        table = -(-stack.context // SIZE)
         self._asked = Asked(
-            owner.device, {"positions": (torch.int64, (count,)), "tables": (torch.int64, (count, table))}
+            device, {"positions": (torch.int64, (count,)), "tables": (torch.int64, (count, table))}
         )
-        self.ids = torch.zeros(count, 1, dtype=torch.int64, device=owner.device)
-        self.scores = torch.empty(count, owner.vocab, device=owner.device)
+        self.ids = torch.zeros(count, 1, dtype=torch.int64, device=device)
+        self.scores = torch.empty(count, vocab, device=device)
         self._known: list[list[int]] = [[] for _ in range(count)]  # what the tables have in each row
 
     def write(self, slots: Sequence[Slot]) -> None:
@@ -99,19 +104,17 @@ class Rows:
         positions[:] = 0
         positions[: len(slots)] = [slot.length for slot in slots]
         for row in range(self.count):
-            pages = slots[row].pages if row < len(slots) else [self.owner.nobodys]
+            pages = slots[row].pages if row < len(slots) else [self.nobodys]
             if pages != self._known[row]:
                 self._known[row] = pages.copy()
                 some = np.array(pages[: tables.shape[1]])
-                tables[row], tables[row, : len(some)] = self.owner.nobodys, some
+                tables[row], tables[row, : len(some)] = self.nobodys, some
         self._asked.bring()
 
-    def score(self, reach: int, sources: "FixedSources | None") -> None:
-        owner = self.owner
+    def score(self, next_scores: Callable[..., Tensor], reach: int, sources: "FixedSources | None") -> None:
         positions, tables = (self._asked.device[name] for name in ("positions", "tables"))
-        layers = len(owner.stack.blocks)
-        state = PagedState(owner.pool, positions[:, None], tables, reach, layers, beside=sources)
-        self.scores.copy_(owner.next_scores(self.ids, state))
+        state = PagedState(self.pool, positions[:, None], tables, reach, self.layers, beside=sources)
+        self.scores.copy_(next_scores(self.ids, state))
 
 
 class FixedSources:
@@ -121,11 +124,11 @@ class FixedSources:
         self.there = torch.zeros(rows, S, dtype=torch.bool, device=device)
         self.layers: dict[int, tuple[Tensor, Tensor]] = {}
         self.memory = Memory(torch.empty(0, device=device), self.there)
-        self._held: Beside | None = None
+        self._held: ReferenceType[Beside] | None = None
 
     def write(self, beside: Beside, stack: Stack) -> None:
         """Those of the texts that are written now; nothing to do while these are the same."""
-        if beside is self._held:
+        if self._held is not None and beside is self._held():
             return
         mask = beside.memory.padding_mask
         assert mask is not None
@@ -142,7 +145,7 @@ class FixedSources:
                 self.layers[i] = k, v
             for place, x in zip(self.layers[i], made, strict=True):
                 place[:n, :, :S] = x
-        self._held = beside
+        self._held = ref(beside)
 
     def of_layer(self, layer: int, project: Project) -> tuple[Tensor, Tensor]:
         return self.layers[layer]

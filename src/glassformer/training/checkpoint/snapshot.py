@@ -80,10 +80,11 @@ def environment(
 
 def _described(kernels: str, device: torch.device) -> str:
     """Whose kernels a run takes (own, fused, graph, PyTorch), and the version of what compiles them."""
-    if kernels == "graph":
-        return "PyTorch's kernels in graphs" if device.type == "cuda" else "PyTorch's kernels as in graphs"
+    by_kernels = missing(device) is None
+    if kernels == "graph":  # the loss and AdamW are our own where they can be
+        how = "PyTorch's kernels in graphs" if device.type == "cuda" else "PyTorch's kernels as in graphs"
+        return f"{how}, Triton {triton_version()}" if by_kernels else how
     if kernels == "fused":
-        by_kernels = missing(device) is None
         return f"fused kernels, Triton {triton_version()}" if by_kernels else "fused formulas"
     return f"own, numba {version('numba')}" if kernels == "own" else kernels
 

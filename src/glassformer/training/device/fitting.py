@@ -30,6 +30,8 @@ def check_kernels(
 ) -> None:
     """Refuse what the step that was asked for is not made for, and say what would do."""
     how = model, objective, config, precision, processes
+    if precision.name == "fp8" and config.kernels == "graph":
+        raise UsageError("training.precision fp8 is for the fused step, not for training.kernels graph")
     wants_fused = config.kernels == "fused" or precision.name == "fp8"
     reason = fits(*how) if wants_fused else fits_graph(*how) if config.kernels == "graph" else None
     if reason is None:
@@ -77,6 +79,8 @@ def fits(
     """Why a training cannot go by the fused step; None: it can."""
     if (lacking := _lacks(config, precision, processes)) is not None:
         return lacking
+    if config.kernels == "graph":
+        return "training.kernels is graph"
     device = precision.device
     if device.type == "cuda" and (lacking := missing(device)) is not None:
         return lacking

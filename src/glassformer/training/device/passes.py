@@ -48,9 +48,9 @@ class Pass(ABC):
 class FusedPass(Pass):
     most_graphs, is_rehearsed = 1, True  # memory for one: batches that grew do not shrink again
 
-    def __init__(self, twin: Twin, objective: Objective, smoothing: float, batches: int):
-        """`batches`: how many a step has."""
-        self.twin, self.objective, self.smoothing = twin, objective, smoothing
+    def __init__(self, twin: Twin, objective: Objective, smoothing: float, batches: int, loops: bool = True):
+        """`batches`: how many a step has; `loops`: whether the loss may go by compiled ones, on a CPU."""
+        self.twin, self.objective, self.smoothing, self.loops = twin, objective, smoothing, loops
         self.seeds = torch.zeros(batches, dtype=torch.int64, device=twin.seed.device)
 
     def seed(self, seeds: list[int]) -> None:
@@ -59,7 +59,7 @@ class FusedPass(Pass):
 
     def loss(self, i: int, batch: Batch) -> Tensor:
         self.twin.seed.copy_(self.seeds[i])
-        with own_loops(True):
+        with own_loops(self.loops):
             return self.objective.loss(self.twin, batch, self.smoothing)
 
     def begin(self) -> Collection[int]:
@@ -73,13 +73,20 @@ class FusedPass(Pass):
 class OpenPass(Pass):
     most_graphs, is_rehearsed = 64, False
 
-    def __init__(self, model: nn.Module, objective: Objective, smoothing: float, precision: Precision):
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        smoothing: float,
+        precision: Precision,
+        loops: bool = True,
+    ):
         self.model, self.objective, self.smoothing = model, objective, smoothing
-        self.precision = precision
+        self.precision, self.loops = precision, loops
 
     def seed(self, seeds: list[int]) -> None:
         torch.manual_seed(seeds[0])  # one for all batches, which draw one after the other
 
     def loss(self, i: int, batch: Batch) -> Tensor:
-        with self.precision.context(), own_loops(True), own_entropy():
+        with self.precision.context(), own_loops(self.loops), own_entropy():
             return self.objective.loss(self.model, batch, self.smoothing)

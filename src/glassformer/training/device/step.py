@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from glassformer.core.recording import record
 from glassformer.models.gpu.rehearsal import rehearsed
 from glassformer.objectives.objective import Batch
 from glassformer.training.device.passes import Pass
@@ -23,6 +24,7 @@ from glassformer.training.device.updates import DeviceUpdates
 from glassformer.training.reader import StepBatches
 
 WARM_UPS = 2
+IDLE = 200  # steps without a batch of its shape, after which a graph makes room for another
 
 
 @dataclass
@@ -47,17 +49,21 @@ class Recorded:
 
     graph: "torch.cuda.CUDAGraph"
     batches: list[Batch]
+    used: int = 0  # when it was last replayed, in steps
 
 
 class DeviceStep:
     def __init__(self, way: Pass, updates: DeviceUpdates):
         self.way, self.updates = way, updates
         self.device = updates.gradients.vector.device
-        self.on_gpu = self.device.type == "cuda"
+        self.on_gpu = self.records = self.device.type == "cuda"
         self.stream = torch.cuda.Stream(self.device) if self.on_gpu else None
         self.share = torch.ones((), device=self.device)  # of one target in the loss of the step
         self.said = torch.zeros(2, device=self.device)
         self.recorded: dict[Hashable, Recorded] = {}  # by the shape of the batches
+        self.most_graphs = way.most_graphs
+        self.is_moving = False  # whether the optimizers are at work: what goes wrong then is half done
+        self.steps = 0  # that were given to the device
         self.seen: set[Hashable] = set()  # shapes that have gone through call by call
         self.begun: deque[Begun] = deque()
         self.was_ready = True  # for the newest step: batches of a new shape take longer
@@ -69,7 +75,7 @@ class DeviceStep:
             self.way.seed(seeds)
             self.share.fill_(1 / data.targets)
             self.updates.factor.fill_(factor)
-            if self.on_gpu:
+            if self.records:
                 self._replay(data.batches)
             else:
                 self._work(data.batches)
@@ -106,15 +112,28 @@ class DeviceStep:
             self.stream.synchronize()
         self.begun.clear()
         self.recorded.clear()
+        self.seen.clear()  # what a recording is to find is made outside of it, by a step call by call
         self.updates.begin_anew()
+
+    def give_up_graphs(self) -> bool:
+        """Where memory is short: go on call by call, without what recordings hold. Whether there were any."""
+        if self.way.is_rehearsed or self.is_moving or not self.recorded:
+            return False
+        self.most_graphs = 0
+        self.reset()
+        torch.cuda.empty_cache()
+        return True
 
     def _work(self, batches: list[Batch]) -> None:
         """The whole step, from tokens to new weights."""
+        self.is_moving = False
         self.updates.gradients.zero(spared=self.way.begin())
         total = self._pass(batches)
         assert self.way.is_done
+        self.is_moving = True
         norm = self.updates.move(total)
         self.said.copy_(torch.stack([total, norm]))
+        self.is_moving = False
 
     def _pass(self, batches: list[Batch]) -> Tensor:
         """Forward and backward; the loss of all."""
@@ -127,25 +146,37 @@ class DeviceStep:
 
     def _replay(self, batches: list[Batch]) -> None:
         shape = shape_of(batches)
-        full = len(self.recorded) >= self.way.most_graphs
+        self.steps += 1
+        full = len(self.recorded) >= self.most_graphs
         known, self.was_ready = shape in self.seen, shape in self.recorded
         self.seen.add(shape)
         if not self.was_ready and self.way.is_rehearsed:
             if full:
                 self.recorded.clear()  # its memory goes first
             self._rehearse(batches)
-        elif not self.was_ready and (full or not known):
+        elif not self.was_ready and (not known or (full and not self._make_room())):
             self.was_ready = full
             self._work(batches)
             return
         if not self.was_ready:
             self.recorded[shape] = self._record(batches)
         recorded = self.recorded[shape]
+        recorded.used = self.steps
         for place, batch in zip(recorded.batches, batches, strict=True):
             for name, tensor in batch.items():
                 if tensor.ndim:
                     place[name].copy_(tensor, non_blocking=True)
         recorded.graph.replay()
+
+    def _make_room(self) -> bool:
+        """By the graph that was not used for longest, if that is long."""
+        oldest = min(self.recorded, key=lambda shape: self.recorded[shape].used, default=None)
+        if oldest is None or self.steps - self.recorded[oldest].used < IDLE:
+            return False
+        if self.stream is not None:
+            self.stream.synchronize()
+        del self.recorded[oldest]
+        return True
 
     def _rehearse(self, batches: list[Batch]) -> None:
         """Compile what a step needs, and make what it keeps. Nothing moves meanwhile."""
@@ -155,22 +186,21 @@ class DeviceStep:
         broken = self.updates.broken
         before = broken.clone()
         broken.fill_(1.0)
-        for _ in range(WARM_UPS):
-            self._work(batches)
-        broken.copy_(before)
+        try:
+            for _ in range(WARM_UPS):
+                self._work(batches)
+        finally:
+            broken.copy_(before)
 
     def _record(self, batches: list[Batch]) -> Recorded:
-        """A graph for batches of this shape; nothing is computed while it is made."""
+        """A graph for batches of this shape; nothing is computed while it is made. What it computes with is
+        memory that calls have not: what these keep for the next time is given back before.
+        """
+        torch.cuda.empty_cache()
         places = [{name: t.clone() for name, t in batch.items()} for batch in batches]
-        torch.cuda.synchronize(self.device)
-        # What graphs compute with they may share: they run one after the other, and leave nothing there.
-        pool = next((r.graph.pool() for r in self.recorded.values()), None)
-        graph = torch.cuda.CUDAGraph()
-        # Others go on meanwhile: a thread that makes batches asks the driver for page-locked memory.
-        how = {"pool": pool, "stream": self.stream, "capture_error_mode": "thread_local"}
-        with torch.cuda.graph(graph, **how):
-            self._work(places)
-        return Recorded(graph, places)
+        assert self.stream is not None
+        beside = next((recorded.graph for recorded in self.recorded.values()), None)
+        return Recorded(record(lambda: self._work(places), self.stream, beside), places)
 
 
 def shape_of(batches: list[Batch]) -> Hashable:
