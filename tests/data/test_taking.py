@@ -1,6 +1,8 @@
 """What a folder gives: which kinds are taken, and every file that is left out, with what to do."""
 
+import gzip
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,19 @@ def test_a_folder_without_text_says_what_is_in_it(tmp_path: Path) -> None:
         open_corpus(str(tmp_path))
     with pytest.raises(DataError, match=r"is not UTF-8 text: byte 0xe4.*iconv"):
         open_corpus(str(tmp_path / "0.txt"))
+
+
+def test_a_text_that_was_cut_within_a_character_is_told_so(tmp_path: Path) -> None:
+    """It is no Latin-1, and to take it for that would spoil every other character; what is said mends it."""
+    text = "Zeile – mit Strich.\r\n" * 50
+    for extra in (b"\xe2", b"\xe2\x80", "ä".encode()[:1]):
+        path = tmp_path / "cut off.txt"
+        path.write_bytes(text.encode() + extra)
+        with pytest.raises(DataError, match="ends in the middle of a character") as caught:
+            open_corpus(str(path))
+        command = str(caught.value).partition("Cut that off: ")[2].partition(" > ")[0]
+        assert subprocess.run(shlex.split(command), capture_output=True).stdout == text.encode()
+    packed = tmp_path / "cut.txt.gz"
+    packed.write_bytes(gzip.compress(text.encode() + b"\xe2"))
+    with pytest.raises(DataError, match=r"in the middle of a character.*Unpack it"):
+        open_corpus(str(packed))

@@ -158,5 +158,11 @@ def test_who_changes_a_model_is_heard_from_the_next_text_on() -> None:
     assert write() == plain and step._repeats is not None and step._repeats is not recorded
     now = step._repeats
     assert write() == plain and step._repeats is now
-    model.stack.mask = Mask(causal=True, window=1)
-    assert write() != plain and step._repeats is not now
+    for window in (1, 3):  # two in a row, which may lie at the same address
+        model.stack.mask, now = Mask(causal=True, window=window), step._repeats
+        assert write() != plain and step._repeats is not now
+    model.stack.mask, now = Mask(causal=True), step._repeats
+    assert write() == plain and step._repeats is not now
+    now = step._repeats
+    model.stack.blocks[0].mlp.activation = torch.nn.functional.relu  # type: ignore[union-attr]
+    assert write() is not None and step._repeats is not now

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.core.recording import record
 from glassformer.generation.engine import Engine
 from glassformer.generation.gpu import repeats
 from glassformer.generation.open_step import OpenStep
@@ -120,23 +119,3 @@ def test_it_is_sooner() -> None:
         seconds.append(time.perf_counter() - began)
         assert len(told.ids) == 100
     assert seconds[1] < 0.7 * seconds[0]
-
-
-def test_random_numbers_outlive_a_recording_that_failed() -> None:
-    stream = torch.cuda.Stream(GPU)
-    torch.manual_seed(3)
-    expected = torch.rand(3, device=GPU)
-
-    def asks_the_host() -> None:
-        torch.rand(3, device=GPU).sum().item()
-
-    with pytest.raises(RuntimeError):
-        record(asks_the_host, stream)
-    torch.manual_seed(3)
-    assert torch.equal(torch.rand(3, device=GPU), expected)
-    place = torch.zeros(3, device=GPU)
-    graph = record(lambda: place.copy_(torch.rand(3, device=GPU)), stream)
-    torch.manual_seed(3)
-    graph.replay()
-    torch.cuda.synchronize()
-    assert torch.equal(place, expected)

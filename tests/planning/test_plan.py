@@ -234,6 +234,9 @@ def test_steps_as_graphs_are_planned_where_they_would_be_taken(monkeypatch: pyte
     assert planned(batch=8, kernels="off") == ("off", "on")
     plain = {"model": shape, "training": {"batch": 8, "kernels": "graph"}}
     assert make_plan(build(plain), find("h100"), 1, 1e8).config.training.kernels == "graph"
+    for gpus, change in ((2, {}), (1, {"optimizer": "sgd"})):
+        with pytest.raises(UsageError, match="graph is for one GPU"):
+            planned(gpus, batch=8, kernels="graph", **change)
     assert "a graph for a step" in show(make_plan(build(plain), find("h100"), 1, 1e8))
 
 

@@ -131,7 +131,7 @@ def test_batches_are_brought_to_their_places(
 def test_shapes_get_ready_when_they_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = make_tiny("translate", "transformer", tmp_path, kernels="graph")
     step = recording(trainer, monkeypatch)
-    monkeypatch.setattr(step, "most_graphs", 2)
+    monkeypatch.setattr(step.way, "most_graphs", 2)
     monkeypatch.setattr("glassformer.training.device.step.IDLE", 6)
 
     def give(T: int) -> tuple[bool, set[int]]:
@@ -146,38 +146,10 @@ def test_shapes_get_ready_when_they_come_again(tmp_path: Path, monkeypatch: pyte
         assert give(5) == (True, {3, 4})  # there is no room, so it is as ready as it will be
     for _ in range(4):
         assert give(4) == (True, {3, 4})
-    assert give(5) == (False, {4, 5})  # nobody has asked for the first one for long
+    assert give(5) == (False, {5})  # nobody has asked for the first one for long
+    assert give(4) == (False, {4, 5})
     step.reset()
     assert give(4) == (False, set())  # what was read from a file is found by a step call by call
-    assert not step.give_up_graphs()
-
-
-def test_where_memory_is_short_it_goes_on_without_graphs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each step is done once: one that was begun ahead, too, and had no room beside the one before it."""
-    settings = {"kernels": "graph", "precision": "float32"}
-    plain = make_tiny("tag", "lstm", tmp_path / "plain", **settings)
-    expected = [plain.step(plain.model)["loss"] for _ in range(20)]
-    plain.reader.close()
-    trainer = make_tiny("tag", "lstm", tmp_path / "short", **settings)
-    step = recording(trainer, monkeypatch)
-    whole, calls = step._pass, [0]
-
-    def short(batches: list[Batch]) -> torch.Tensor:
-        calls[0] += 1
-        if step.recorded and calls[0] > 8:
-            raise torch.OutOfMemoryError
-        return whole(batches)
-
-    monkeypatch.setattr(step, "_pass", short)
-    with pytest.warns(UserWarning, match="go on call by call"):
-        losses = [trainer.step_that_fits(trainer.model, i < 19)["loss"] for i in range(20)]
-    trainer.reader.close()
-    assert losses == expected and step.most_graphs == 0 and not step.recorded
-    step.recorded[1] = Recorded(None, [])  # type: ignore[arg-type]
-    step.is_moving = True  # what is half done cannot be done again
-    assert not step.give_up_graphs()
 
 
 def test_what_is_carried_is_taken_up_outside_of_a_recording(

@@ -24,6 +24,14 @@ def test_a_plan_is_shortened_to_what_fits_and_never_made_longer() -> None:
     assert late.steps_that_fit(falling, 200, 10.0, 2.0, 1, most=1000) == 300, "its rate has begun to fall"
 
 
+def test_of_a_short_time_little_is_kept_for_the_end() -> None:
+    """A tenth at most: of six seconds not half."""
+    config = TrainingConfig(steps=1000, schedule="constant", eval_every=100)
+    half_over = Pace(time.monotonic() + 3, 6)
+    steps = half_over.steps_that_fit(config, 20, step_seconds=0.2, other_seconds=0.0, evaluations=0)
+    assert steps == pytest.approx(20 + 2.4 / 0.01, rel=0.05)
+
+
 @pytest.mark.parametrize("schedule", ["wsd", "cosine"])
 def test_the_steps_that_are_done_had_the_rate_of_the_new_plan(schedule: str) -> None:
     config = TrainingConfig(steps=1000, warmup=50, schedule=schedule)

@@ -1,16 +1,27 @@
 """CUDA graphs: what is launched inside is recorded, to be launched again as one piece of work.
 
-PyTorch takes one recording at a time in a process, whoever makes it; and on a stream of the device that is
-meant, which its own choice need not be.
+PyTorch takes one recording at a time in a process, whoever makes it. And when a graph goes, newer versions
+take back what products on its stream have as room to work in, also from other graphs of that stream. So who
+keeps graphs has a stream that nobody else has, and lets them go all at once.
 """
 
 import threading
+import weakref
+from collections import defaultdict
 from collections.abc import Callable
-from contextlib import suppress
 
 import torch
 
 _one_at_a_time = threading.Lock()
+_free_streams: dict[torch.device, "list[torch.cuda.Stream]"] = defaultdict(list)
+
+
+def own_stream(owner: object, device: torch.device) -> "torch.cuda.Stream":
+    """A stream for one owner, as long as that lives. (PyTorch itself hands out 32, then these again.)"""
+    free = _free_streams[device]
+    stream = free.pop() if free else torch.cuda.Stream(device)
+    weakref.finalize(owner, free.append, stream)
+    return stream
 
 
 def record(
@@ -21,20 +32,19 @@ def record(
     """
     graph = torch.cuda.CUDAGraph()
     pool = None if beside is None else beside.pool()
-    # Other threads go on meanwhile: one that makes batches asks the driver for page-locked memory.
-    with _one_at_a_time:
+    with _one_at_a_time, torch.cuda.stream(stream):  # which is left again if the recording fails
         torch.cuda.synchronize(stream.device)
         try:
+            # Other threads go on meanwhile: one that makes batches asks the driver for page-locked memory.
             with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
                 work()
-        except BaseException:
-            _renew_generator(stream.device)
+        except RuntimeError as error:
+            if _is_of_memory(error) or _is_of_memory(error.__context__):
+                raise torch.OutOfMemoryError(str(error)) from error
             raise
     return graph
 
 
-def _renew_generator(device: torch.device) -> None:
-    """After a recording that failed, random numbers would be taken for part of it for ever."""
-    with suppress(RuntimeError):
-        new = torch.Generator(device)
-        torch.cuda.default_generators[new.device.index].graphsafe_set_state(new.graphsafe_get_state())
+def _is_of_memory(error: BaseException | None) -> bool:
+    """Whether there was too little memory, in whosever words."""
+    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error)

@@ -78,8 +78,11 @@ class Examples:
         """A split that is there and large enough, or a message that says what is."""
         examples = self.splits.get(split)
         if not examples:
-            present = ", ".join(s for s, e in self.splits.items() if e)
-            raise DataError(f"{self.name} has no {split} split; it has {present}.")
+            present = ", ".join(f"{len(e)} for {s}" for s, e in self.splits.items() if e)
+            raise DataError(
+                f"{self.name} has no examples for {split}, only {present or 'none at all'}"
+                + (f"; at least {least} are needed." if least > 1 else ".")
+            )
         if len(examples) < least:
             raise DataError(
                 f"{self.name}: its {split} split holds {len(examples)} examples, at least {least} are needed."

@@ -172,6 +172,14 @@ def read_facts(path: Path, name: str, newlines: Newlines = "normalise") -> TextF
                 blocks += 1
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
+        if error.reason == "unexpected end of data":  # which the decoder says of the end of the file alone
+            whole = path.stat().st_size - len(error.object) + error.start
+            command = f"Cut that off: head -c {whole} {given} > text.txt"
+            raise NotTextError(
+                f"{name} ends in the middle of a character, as if it was cut off there.",
+                "ends in the middle of a character",
+                "Unpack it, and cut that off." if is_packed(path) else command,
+            ) from None
         raise NotTextError(
             f"{name} is not UTF-8 text: byte 0x{error.object[error.start]:02x} near offset "
             f"{max(0, size + error.start)} fits no character.",

@@ -22,7 +22,7 @@ from glassformer.generation.pages import SIZE, PagedStep
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.step import Piece, Slot, Step
 from glassformer.models.attention import growing_keys
-from glassformer.models.foreign import foreign_part, structure
+from glassformer.models.foreign import Structure, foreign_part
 from glassformer.models.model import WritingModel, evaluating, scores
 from glassformer.models.state import Carried, State
 from glassformer.models.tap import off
@@ -71,21 +71,20 @@ class OpenStep(BesideSources, PagedStep):
         self.device = model.unembedding.weight.device
         self._wants_repeats = self.device.type == "cuda" if repeats is None else repeats
         self._repeats: Repeats | None = None
-        self._structure: tuple[int, ...] = ()
+        self._structure: Structure | None = None
 
     def open(self, ids: Sequence[int], shares: bool = True) -> Slot:
-        if self._wants_repeats:
+        if self._wants_repeats:  # once for each text
             self._look_at_model()
         return super().open(ids, shares)
 
     def _look_at_model(self) -> None:
         """What was recorded is for the parts that the model had then; and others' parts are not recorded."""
-        now = structure(self.model)
         if foreign_part(self.model) is not None:
-            self._repeats = None
-        elif self._repeats is None or now != self._structure:
+            self._repeats = self._structure = None
+        elif self._repeats is None or self._structure is None or not self._structure.is_of(self.model):
+            self._structure = Structure(self.model)
             self._repeats = Repeats(self.model, self._pool, self.pages.count, self.device)
-        self._structure = now
 
     def copy_page(self, source: int, target: int) -> None:
         """Not now: before anything is written next, with what else is to be copied then."""

@@ -36,9 +36,21 @@ def foreign_part(model: nn.Module) -> str | None:
     return None
 
 
-def structure(model: nn.Module) -> tuple[int, ...]:
-    """Another one after a part was exchanged."""
-    return tuple(id(part) for module in model.modules() for part in (module, getattr(module, "mask", None)))
+class Structure:
+    """What a model is made of at some time: its modules, their masks and functions, where its weights lie."""
+
+    def __init__(self, model: nn.Module):
+        modules = list(model.modules())
+        values = (value for module in modules for value in vars(module).values())
+        self.parts: list[Any] = [*modules, *(v for v in values if isinstance(v, Mask) or callable(v))]
+        self.places = [p.data_ptr() for p in model.parameters()]
+
+    def is_of(self, model: nn.Module) -> bool:
+        """Whether it is all of that still."""
+        now = Structure(model)
+        if now.places != self.places or len(now.parts) != len(self.parts):
+            return False
+        return all(a is b for a, b in zip(self.parts, now.parts, strict=True))
 
 
 def _is_foreign(value: Any) -> bool:

@@ -45,11 +45,10 @@ class ParameterCounts:
 
 
 def count(m: ModelConfig) -> ParameterCounts:
-    if m.family != "transformer" or m.attention != "full":
-        raise UsageError(
-            f"plan counts transformers with full attention, not model.family {m.family} "
-            f"with model.attention {m.attention}"
-        )
+    if m.family != "transformer":
+        raise UsageError(f"plan counts transformers, not model.family {m.family}")
+    if m.attention != "full":
+        raise UsageError(f"plan counts full attention, not model.attention {m.attention}")
     C, L, V = m.width, m.layers, m.vocab
     qkv = m.heads * m.head_width + m.kv_heads * (m.head_width + m.value_width)
     up = 2 * m.hidden if m.activation == "swiglu" else m.hidden

@@ -169,6 +169,11 @@ def _decided(config: Config, device: Device, devices: int) -> Config:
             "training.precision fp8 is for one GPU that multiplies numbers of 8 bits (Ada, Hopper and later) "
             "and not for every model (docs/training.md): use bf16"
         )
+    if config.training.kernels == "graph" and (slow or not takes_graph(config, devices)):
+        raise UsageError(
+            "training.kernels graph is for one GPU, adamw or muon, and bf16 or float32 (docs/training.md): "
+            "leave it out"
+        )
     if taken:
         chosen |= {"kernels": "fused", "compile": "off"}
     elif not slow and takes_graph(config, devices):

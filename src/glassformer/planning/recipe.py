@@ -41,7 +41,10 @@ def plan(
     vocab = named or known.get("tokenizer", {}).get("vocab", 0)
     config = build(merge(known, {"model": {"vocab": vocab}}))
     if config.task not in TEXT_TASKS:
-        raise UsageError(f"plan is for tasks that learn from text, not for the task {config.task}")
+        raise UsageError(
+            f"plan is for {' and '.join(TEXT_TASKS)} models, which learn from a text, not for the task "
+            f"{config.task}"
+        )
     result = make_plan(config, find(gpu), gpus or config.training.processes or 1, tokens, price)
     return replace(result, assumed_vocab=not named)
 

@@ -65,13 +65,10 @@ def resolve(asked: Settings, recipe: str | None, data: Task, machine: Machine) -
     how = model, objective, config.training, Precision(precision, machine.device), machine.processes
     check_kernels(*how)
     way = choose_way(*how)
-    if machine.device.type == "cuda" and config.training.kernels == "auto" and way != "fused":
-        by = WAYS.get(way, f"PyTorch's kernels call by call ({fits_graph(*how)})")
-        reasons.append(f"Note: steps go by {by}; the fused step is not for this: {fits(*how)}.")
     check_layout(model, config.training.parallel, machine.processes, precision)
     compiled = config.training.compile
-    if compiled == "auto" and way == "fused":
-        compiled = "off"  # own kernels need no compiler
+    if compiled == "auto" and (way == "fused" or config.training.kernels == "graph"):
+        compiled = "off"  # own kernels need no compiler, and a graph that was asked for has none
     if compiled == "auto":
         opaque = any(isinstance(m, Body) and not m.compiles for m in model.modules())
         measure = machine.seconds_per_step if seconds is None else lambda _: seconds
@@ -79,6 +76,11 @@ def resolve(asked: Settings, recipe: str | None, data: Task, machine: Machine) -
         steps, device = config.training.steps, machine.device
         pays = not opaque and compile_pays(steps, device, lambda: measure(config), least)
         compiled = "on" if pays else "off"
+    if machine.device.type == "cuda" and config.training.kernels == "auto" and way != "fused":
+        compiles = way == "graph" and compiled == "on"
+        why = "compiled, as its steps are long" if compiles else fits_graph(*how)
+        by = f"PyTorch's kernels call by call ({why})" if compiles or way == "calls" else WAYS[way]
+        reasons.append(f"Note: steps go by {by}; the fused step is not for this: {fits(*how)}.")
     decided = {"training": {"compile": compiled, "precision": precision}}
     reasons = [*reasons, *(f"Note: {warning}." for warning in data.warnings(config, "train"))]
     reasons += _long_warmup(config.training)

@@ -101,7 +101,7 @@ def train(
         return _continued(folder, source, task, target, recipe, init, settings)
 
     minutes = held_to(settings)
-    pace = Pace(began + 60 * minutes) if minutes else None
+    pace = Pace(began + 60 * minutes, 60 * minutes) if minutes else None
     with init_world() as world, closing_display(display):
         if not world.is_main:
             new = world.wait_for("begun") == "new"

@@ -111,9 +111,11 @@ class Terminal(Display):
             brief = self.console.width < NARROW
             self._bar.update(self._task, completed=record["step"], record=record, brief=brief)
         elif time.monotonic() - self._last_line > 10:
-            self._last_line = time.monotonic()
             left = (self._steps - record["step"]) * record["seconds_per_step"]
-            self.note(f"step {record['step']}/{self._steps}  {_numbers(record)}  ETA {_time(left)}")
+            first = not self._last_line  # it has taken what is made once
+            self._last_line = time.monotonic()
+            eta = "" if first else f"  ETA {_time(left)}"
+            self.note(f"step {record['step']}/{self._steps}  {_numbers(record)}{eta}")
 
     def evaluated(self, step: int, summary: str, best: bool) -> None:
         self.note(f"step {step}  validation: {summary}" + ("  (best)" if best else ""))

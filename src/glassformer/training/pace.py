@@ -5,6 +5,7 @@ evaluations and saves take in the end, early enough that a shorter plan changes 
 are done: the learning rate must be what it would have been.
 """
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -14,13 +15,15 @@ from glassformer.training.schedule import learning_rate_factor
 LEAST = 50  # steps below which no model is worth its time
 CHECKS = tuple(i / 20 for i in range(1, 20))  # shares of the plan after which it is looked at
 AFTER = 3.0  # seconds for what follows the last step besides one more evaluation: the baselines, the plots
+AFTER_SHARE = 0.1  # of the whole time, at most: what is over soon is about little
 
 
 @dataclass
 class Pace:
-    """When the training has to be over, by time.monotonic()."""
+    """When the training has to be over, by time.monotonic(); and how long it may take in all."""
 
     deadline: float
+    seconds: float = math.inf
 
     def is_due(self, step: int, planned: int) -> bool:
         return any(step == int(share * planned) for share in CHECKS)
@@ -42,7 +45,7 @@ class Pace:
         """
         each, evaluation = step_seconds / step, other_seconds / max(1, evaluations)
         left = (
-            self.deadline - time.monotonic() - AFTER - 2 * evaluation
+            self.deadline - time.monotonic() - min(AFTER, AFTER_SHARE * self.seconds) - 2 * evaluation
         )  # the last step's, and the whole split's
         fitting = step + int(max(0.0, left) / (each + evaluation / config.eval_every))
         steps = max(fitting, step + 1, LEAST)

@@ -47,7 +47,7 @@ class Reader:
         self._next: tuple[int, Future[StepBatches]] | None = None
         self._works: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._seconds = 0.0  # that the last step's batches took
+        self.seconds = 0.0  # that the last step's batches took
         self.waited = 0.0  # seconds that the last step has waited for its batches
         weakref.finalize(self, self._works.put, None)  # a thread that nobody ended goes with its reader
 
@@ -64,7 +64,7 @@ class Reader:
                 pending[1].exception()  # wait for its end; nobody asked for what it made
             data = self.make(step)
         self.waited = time.perf_counter() - began
-        if ahead and (self.device.type != "cpu" or self._seconds >= self.least_seconds):
+        if ahead and (self.device.type != "cpu" or self.seconds >= self.least_seconds):
             self._next = step + 1, self._submit(step + 1)
         batches = [self.to_device(batch) for batch in data.batches]
         return StepBatches(batches, data.targets, data.tokens)
@@ -82,7 +82,7 @@ class Reader:
         tokens = sum(self.objective.tokens(batch) for batch in batches)
         if self.device.type == "cuda":
             batches = [{n: _pinned(t) for n, t in batch.items()} for batch in batches]
-        self._seconds = time.perf_counter() - began
+        self.seconds = time.perf_counter() - began
         return StepBatches(batches, targets, tokens)
 
     def to_device(self, batch: Batch) -> Batch:

@@ -10,7 +10,6 @@ On a GPU the last three are one piece of work for the device where that can be (
 
 import math
 import time
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -153,9 +152,7 @@ class Steps:
         if not device_step.has_begun(step):
             self._begin(device_step, step)
         if ahead and not device_step.has_begun(step + 1):
-            # Where it can go on without graphs, it is begun again by itself, when it is its turn.
-            with suppress(*((torch.OutOfMemoryError,) if self.way == "graph" else ())):
-                self._begin(device_step, step + 1)
+            self._begin(device_step, step + 1)
         nats, norm, tokens = device_step.read()
         if not math.isfinite(nats) or not math.isfinite(norm):
             device_step.reset()
@@ -210,14 +207,6 @@ class Steps:
         """A step; or, where the memory is too small for it, the settings that would fit."""
         with suppress(torch.OutOfMemoryError):  # what it held is let go before anything is tried
             return self.step(forward, ahead)
-        if self.device_step is not None and self.device_step.give_up_graphs():
-            warnings.warn(
-                "Steps go on call by call, slower: the GPU's memory is too small for a graph of each shape "
-                "that batches have",
-                stacklevel=2,
-            )
-            with suppress(torch.OutOfMemoryError):
-                return self.step(forward, ahead)
         if self.device_step is not None:
             self.device_step.reset()
         self.reader.close()  # its next batches take room too
@@ -233,7 +222,8 @@ class Steps:
         states = sum(len(optimizer.state) for optimizer in self.updates.optimizers)
         reserve = 0 if states else sum(8 * p.numel() for p in self.model.parameters())  # two numbers for each
         micro = micro_batch_that_fits(self.model, size // self.config.accumulate, work, reserve)
-        raise RunError(advice(size, self.config.accumulate, micro))
+        less = " --set training.kernels=off needs less too, and more time." if self.way == "graph" else ""
+        raise RunError(advice(size, self.config.accumulate, micro) + less)
 
     def _broken(self, batches: list[Batch], loss: float, norm: float) -> BrokenStepError:
         """What there is to say about a step that broke."""

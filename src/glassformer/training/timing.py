@@ -35,11 +35,12 @@ def seconds_per_step(
 
 
 def _seconds(steps: Steps, model: nn.Module) -> float:
-    """Of the next step, once the device is ready for batches of its shape. For those of a step that is done
-    once more nobody would have to wait.
+    """Of the next step, once the device is ready for batches of its shape. Those of a step that is done
+    once more would be made beside the one before it.
     """
     seconds: float = steps.step_that_fits(model)["seconds_per_step"]
     while steps.device_step is not None and not steps.device_step.was_ready:
         steps.progress.step -= 1
         seconds = steps.step_that_fits(model)["seconds_per_step"] - steps.reader.waited
+        seconds = max(seconds, steps.reader.seconds)
     return seconds

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable
 
 import torch
 
-from glassformer.core.recording import record
+from glassformer.core.recording import own_stream, record
 
 
 class Graphs:
@@ -14,12 +14,13 @@ class Graphs:
         """If it `shares`, all recordings compute in the same memory, and nothing may be left there: results
         are copied to places of their own."""
         self._device, self._shares = device, shares
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._stream = own_stream(self, device) if device.type == "cuda" else None
         self._recorded: dict[Hashable, torch.cuda.CUDAGraph] = {}
+        self._too_large: set[Hashable] = set()  # what there was no memory to record
 
     def run(self, name: Hashable, launch: Callable[[], None]) -> None:
         """`launch` starts kernels that read and write the same addresses each time."""
-        if self._device.type != "cuda":
+        if self._stream is None or name in self._too_large:
             launch()
             return
         with torch.cuda.device(self._device):
@@ -27,6 +28,9 @@ class Graphs:
                 self._recorded[name].replay()
                 return
             launch()  # compiles what is not compiled yet, which cannot be recorded; this time it counts
-            assert self._stream is not None
             beside = next(iter(self._recorded.values()), None) if self._shares else None
-            self._recorded[name] = record(launch, self._stream, beside)
+            try:
+                self._recorded[name] = record(launch, self._stream, beside)
+            except torch.OutOfMemoryError:
+                self._too_large.add(name)
+                self._recorded.clear()

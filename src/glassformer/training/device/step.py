@@ -24,7 +24,7 @@ from glassformer.training.device.updates import DeviceUpdates
 from glassformer.training.reader import StepBatches
 
 WARM_UPS = 2
-IDLE = 200  # steps without a batch of its shape, after which a graph makes room for another
+IDLE = 500  # steps without a batch of its shape, after which a graph makes room for others
 
 
 @dataclass
@@ -61,10 +61,8 @@ class DeviceStep:
         self.share = torch.ones((), device=self.device)  # of one target in the loss of the step
         self.said = torch.zeros(2, device=self.device)
         self.recorded: dict[Hashable, Recorded] = {}  # by the shape of the batches
-        self.most_graphs = way.most_graphs
-        self.is_moving = False  # whether the optimizers are at work: what goes wrong then is half done
         self.steps = 0  # that were given to the device
-        self.seen: set[Hashable] = set()  # shapes that have gone through call by call
+        self.seen: set[int] = set()  # hashes of shapes that have gone through call by call
         self.begun: deque[Begun] = deque()
         self.was_ready = True  # for the newest step: batches of a new shape take longer
 
@@ -115,25 +113,13 @@ class DeviceStep:
         self.seen.clear()  # what a recording is to find is made outside of it, by a step call by call
         self.updates.begin_anew()
 
-    def give_up_graphs(self) -> bool:
-        """Where memory is short: go on call by call, without what recordings hold. Whether there were any."""
-        if self.way.is_rehearsed or self.is_moving or not self.recorded:
-            return False
-        self.most_graphs = 0
-        self.reset()
-        torch.cuda.empty_cache()
-        return True
-
     def _work(self, batches: list[Batch]) -> None:
         """The whole step, from tokens to new weights."""
-        self.is_moving = False
         self.updates.gradients.zero(spared=self.way.begin())
         total = self._pass(batches)
         assert self.way.is_done
-        self.is_moving = True
         norm = self.updates.move(total)
         self.said.copy_(torch.stack([total, norm]))
-        self.is_moving = False
 
     def _pass(self, batches: list[Batch]) -> Tensor:
         """Forward and backward; the loss of all."""
@@ -147,9 +133,9 @@ class DeviceStep:
     def _replay(self, batches: list[Batch]) -> None:
         shape = shape_of(batches)
         self.steps += 1
-        full = len(self.recorded) >= self.most_graphs
-        known, self.was_ready = shape in self.seen, shape in self.recorded
-        self.seen.add(shape)
+        full = len(self.recorded) >= self.way.most_graphs
+        known, self.was_ready = hash(shape) in self.seen, shape in self.recorded
+        self.seen.add(hash(shape))
         if not self.was_ready and self.way.is_rehearsed:
             if full:
                 self.recorded.clear()  # its memory goes first
@@ -169,13 +155,12 @@ class DeviceStep:
         recorded.graph.replay()
 
     def _make_room(self) -> bool:
-        """By the graph that was not used for longest, if that is long."""
-        oldest = min(self.recorded, key=lambda shape: self.recorded[shape].used, default=None)
-        if oldest is None or self.steps - self.recorded[oldest].used < IDLE:
+        """If a graph was not used for long: all go (core/recording.py), and come again as they are used."""
+        if self.steps - min(recorded.used for recorded in self.recorded.values()) < IDLE:
             return False
         if self.stream is not None:
             self.stream.synchronize()
-        del self.recorded[oldest]
+        self.recorded.clear()
         return True
 
     def _rehearse(self, batches: list[Batch]) -> None:
@@ -193,10 +178,7 @@ class DeviceStep:
             broken.copy_(before)
 
     def _record(self, batches: list[Batch]) -> Recorded:
-        """A graph for batches of this shape; nothing is computed while it is made. What it computes with is
-        memory that calls have not: what these keep for the next time is given back before.
-        """
-        torch.cuda.empty_cache()
+        """A graph for batches of this shape; nothing is computed while it is made."""
         places = [{name: t.clone() for name, t in batch.items()} for batch in batches]
         assert self.stream is not None
         beside = next((recorded.graph for recorded in self.recorded.values()), None)
