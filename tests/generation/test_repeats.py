@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from glassformer.generation.engine import Engine
-from glassformer.generation.gpu import repeats
+from glassformer.generation.gpu import graphs, repeats
 from glassformer.generation.open_step import OpenStep, open_step
 from glassformer.generation.sampling import Sampler
 from glassformer.generation.step import Piece
@@ -28,7 +28,7 @@ STACKS = [name for name, how in FAMILIES.items() if "family" not in how]
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that can be repeated is, and positions are looked at in several sizes."""
     monkeypatch.setattr(repeats, "OFTEN", 0)
-    monkeypatch.setattr(repeats, "LEAST_REACH", 4)
+    monkeypatch.setattr(graphs, "LEAST_REACH", 4)
     monkeypatch.setattr(repeats, "LEAST_SOURCE", 2)
 
 

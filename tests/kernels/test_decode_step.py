@@ -9,8 +9,7 @@ from torch import Tensor
 from glassformer.generation import sampling
 from glassformer.generation.engine import Engine
 from glassformer.generation.fast.rounding import rounded_model
-from glassformer.generation.gpu import fits, walk
-from glassformer.generation.gpu import step as gpu_step
+from glassformer.generation.gpu import fits, graphs, walk
 from glassformer.generation.gpu.step import GraphStep
 from glassformer.generation.gpu.walk import Products
 from glassformer.generation.open_step import open_step
@@ -215,7 +214,7 @@ def test_texts_grow_beyond_what_attention_looks_at(
 ) -> None:
     """In one piece and token by token; `wide` is what graphs are made for."""
     monkeypatch.setattr(walk, "SPAN", 8)
-    monkeypatch.setattr(gpu_step, "LEAST_REACH", 8)
+    monkeypatch.setattr(graphs, "LEAST_REACH", 8)
     model = tiny_model(layers=1, heads=1, context=48)
     engine = Engine(GraphStep(model, 20, products=products))
     wishes = [(ids(n, seed=n).tolist(), 45 - n) for n in (3, 20)]

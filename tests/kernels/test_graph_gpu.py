@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer.generation.engine import Engine
-from glassformer.generation.gpu import repeats
+from glassformer.generation.gpu import graphs, repeats
 from glassformer.generation.open_step import OpenStep
 from glassformer.generation.sampling import Sampler
 from glassformer.models.model import LanguageModel
@@ -78,7 +78,7 @@ def test_a_run_goes_back(name: str, family: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", STACKS)
 def test_texts_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "LEAST_REACH", 8)
+    monkeypatch.setattr(graphs, "LEAST_REACH", 8)
     monkeypatch.setattr(repeats, "OFTEN", 3)
     model = make("language", name, context=24).to(GPU)
     assert isinstance(model, LanguageModel)

@@ -180,7 +180,7 @@ def drop_tokens(inputs: np.ndarray, mask: np.ndarray, share: float, mask_id: int
 
 
 def few_lengths(longest: int, most: int) -> int:
-    """At least `longest`, and one of few numbers: multiples of 8 up to 64, from there eight in each octave;
+    """At least `longest`, and one of few numbers: multiples of 8 up to 128, from there eight in each octave;
     at most `most` unless it is longer itself.
     """
     step = max(8, (1 << (longest - 1).bit_length()) // 16)

@@ -79,10 +79,9 @@ class Examples:
         examples = self.splits.get(split)
         if not examples:
             present = ", ".join(f"{len(e)} for {s}" for s, e in self.splits.items() if e)
-            raise DataError(
-                f"{self.name} has no examples for {split}, only {present or 'none at all'}"
-                + (f"; at least {least} are needed." if least > 1 else ".")
-            )
+            others = f", only {present}" if present else ""
+            needed = f"; at least {least} are needed" if least > 1 else ""
+            raise DataError(f"{self.name} has no examples for {split}{others}{needed}.")
         if len(examples) < least:
             raise DataError(
                 f"{self.name}: its {split} split holds {len(examples)} examples, at least {least} are needed."

@@ -109,10 +109,9 @@ class OpenStep(BesideSources, PagedStep):
 
     def _read(self, slots: Sequence[Slot], ids: Tensor, read: Read) -> Tensor:
         beside = None if self.memories is None else self.memories.of(slots)
+        out: Tensor | None = None
         if self._repeats is not None and ids.shape[1] == 1 and read == self.model.next_scores:
             out = self._repeats.read(slots, ids, beside)
-        else:
-            out = None
         if out is None:
             state = PagedState.of(slots, ids.shape[1], self._pool, self._layers, ids.device, beside)
             out = read(ids, state)

@@ -152,11 +152,10 @@ class StreamModelling(NextToken):
     @torch.no_grad()
     def _keep(self, row: int, state: Carried) -> None:
         """Where it lies stays the same, so that a step that is recorded finds it there."""
-        after = {name: tensor.detach() for name, tensor in state.state_dict().items()}
         kept = self._kept.setdefault(row, {})
-        for name, tensor in after.items():
+        for name, tensor in state.state_dict().items():
             place = kept.get(name)
             if place is None or place.shape != tensor.shape or place.dtype != tensor.dtype:
-                kept[name] = tensor.clone()
+                kept[name] = tensor.detach().clone()
             else:
                 place.copy_(tensor)

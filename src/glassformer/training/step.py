@@ -102,14 +102,13 @@ class Steps:
 
     def _make_device_step(self) -> tuple[DeviceUpdates, DeviceStep]:
         model, objective, config = self.model, self.objective, self.config
-        updates, smoothing = DeviceUpdates(self.layout, config, self.precision), config.label_smoothing
+        updates = DeviceUpdates(self.layout, config, self.precision)
+        what = objective, config.label_smoothing, self.own_kernels
         if self.way == "fused":
             assert isinstance(model, LanguageModel)
             twin = Twin(model, pass_type(self.precision), narrow=self.precision.name == "fp8")
-            fused = FusedPass(twin, objective, smoothing, config.accumulate, self.own_kernels)
-            return updates, DeviceStep(fused, updates)
-        open_pass = OpenPass(model, objective, smoothing, self.precision, self.own_kernels)
-        return updates, DeviceStep(open_pass, updates)
+            return updates, DeviceStep(FusedPass(twin, *what, config.accumulate), updates)
+        return updates, DeviceStep(OpenPass(model, *what, self.precision), updates)
 
     def step(self, forward: Callable[..., Any], ahead: bool = False) -> dict[str, Any]:
         """One update. Returns what there is to say about it.

@@ -6,6 +6,16 @@ import torch
 
 from glassformer.core.recording import own_stream, record
 
+LEAST_REACH = 256  # positions that attention looks at; further ones are four times as many
+
+
+def wide_reach(reach: int, context: int) -> int:
+    """At least so many positions: one of a few numbers, as each has graphs of its own."""
+    wide = LEAST_REACH
+    while wide < reach:
+        wide *= 4
+    return min(wide, context)
+
 
 class Graphs:
     """Recordings by name. On a device without graphs every call runs what it would have recorded."""

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from glassformer.core.triton_kernels import next_power_of_2
 from glassformer.generation.gpu.asked import Asked
-from glassformer.generation.gpu.graphs import Graphs
+from glassformer.generation.gpu.graphs import Graphs, wide_reach
 from glassformer.generation.memories import Beside
 from glassformer.generation.paged_state import PagedState, Pool
 from glassformer.generation.pages import SIZE
@@ -34,7 +34,6 @@ from glassformer.models.transformer import Stack
 
 OFTEN = 12  # times, from which on a kind of step is recorded
 MOST_ROWS = 64
-LEAST_REACH = 256  # positions that are looked at; further ones are four times as many
 LEAST_SOURCE = 16
 
 
@@ -55,7 +54,7 @@ class Repeats:
         bucket = next_power_of_2(len(slots))
         if bucket > MOST_ROWS:
             return None
-        reach = self._wide(max(slot.length for slot in slots) + 1)
+        reach = wide_reach(max(slot.length for slot in slots) + 1, self.stack.context)
         S = 0
         if beside is not None:
             S = max(LEAST_SOURCE, next_power_of_2(beside.memory.states.shape[1]))
@@ -76,13 +75,6 @@ class Repeats:
             sources.write(beside, self.stack)
         self._graphs.run(kind, partial(rows.score, self.next_scores, reach, sources))
         return rows.scores[: len(slots)].clone()
-
-    def _wide(self, reach: int) -> int:
-        """At least so many positions: one of a few numbers, as each has graphs of its own."""
-        wide = LEAST_REACH
-        while wide < reach:
-            wide *= 4
-        return min(wide, self.stack.context)
 
 
 class Rows:

@@ -22,7 +22,7 @@ from glassformer.generation.gpu.ahead import Ahead
 from glassformer.generation.gpu.asked import Asked
 from glassformer.generation.gpu.choose import PLACES, SETTINGS, Drawing
 from glassformer.generation.gpu.fitting import fits
-from glassformer.generation.gpu.graphs import Graphs
+from glassformer.generation.gpu.graphs import Graphs, wide_reach
 from glassformer.generation.gpu.walk import MOST_INPUTS, Products, Standing, Walk
 from glassformer.generation.gpu.weights import lay_out
 from glassformer.generation.pages import SIZE
@@ -34,7 +34,6 @@ from glassformer.models.model import LanguageModel
 T = TypeVar("T")
 Precision = Literal["float32", "bfloat16"]
 IDLE = Sampler(temperature=0)  # of rows that belong to nobody
-LEAST_REACH = 256  # positions that attention looks at; further ones are four times as many
 VECTOR_TEXTS = 2  # up to which products row by row are the faster ones
 
 
@@ -181,7 +180,7 @@ class GraphStep(RowStep):
         self.picks[scored:some] = 0
         self._asked.bring()
         self._places.bring()
-        reach = self._wide(int(self.positions[:rows].max()) + 1)
+        reach = wide_reach(int(self.positions[:rows].max()) + 1, self._context)
         self._graphs.run(("read", bucket, reach), partial(self._read, bucket, reach))
         if scored:
             self._graphs.run(("score", some), partial(self._score, some))
@@ -209,7 +208,7 @@ class GraphStep(RowStep):
 
     def _launch_write(self, bucket: int, reach: int) -> int:
         """For texts of so many positions at most, with the token that is read."""
-        reach = self._wide(reach)
+        reach = wide_reach(reach, self._context)
         self._graphs.run(("write", bucket, reach), partial(self._write, bucket, reach))
         return self._drawing.tell()
 
@@ -224,13 +223,6 @@ class GraphStep(RowStep):
     @staticmethod
     def _bucket(rows: int) -> int:
         return 1 << (rows - 1).bit_length() if rows else 0
-
-    def _wide(self, reach: int) -> int:
-        """At least so many positions: one of a few numbers, as each has graphs of its own."""
-        wide = LEAST_REACH
-        while wide < reach:
-            wide *= 4
-        return min(wide, self._context)
 
     def _read(self, R: int, reach: int, alone: bool = False) -> None:
         places, tables = self._places.device, self._asked.device["tables"]

@@ -27,6 +27,10 @@ class Pass(ABC):
     most_graphs: int  # shapes of batches that are kept recorded
     is_rehearsed: bool  # whether kernels are compiled before the first step
 
+    def __init__(self, objective: Objective, smoothing: float, loops: bool):
+        """`loops`: whether the loss, and on a CPU attention, may go by compiled ones."""
+        self.objective, self.smoothing, self.loops = objective, smoothing, loops
+
     @abstractmethod
     def seed(self, seeds: list[int]) -> None:
         """What will be dropped: a seed for each batch. Not part of what is recorded."""
@@ -48,9 +52,10 @@ class Pass(ABC):
 class FusedPass(Pass):
     most_graphs, is_rehearsed = 1, True  # memory for one: batches that grew do not shrink again
 
-    def __init__(self, twin: Twin, objective: Objective, smoothing: float, batches: int, loops: bool = True):
-        """`batches`: how many a step has; `loops`: whether the loss may go by compiled ones, on a CPU."""
-        self.twin, self.objective, self.smoothing, self.loops = twin, objective, smoothing, loops
+    def __init__(self, twin: Twin, objective: Objective, smoothing: float, loops: bool, batches: int):
+        """`batches`: how many a step has."""
+        super().__init__(objective, smoothing, loops)
+        self.twin = twin
         self.seeds = torch.zeros(batches, dtype=torch.int64, device=twin.seed.device)
 
     def seed(self, seeds: list[int]) -> None:
@@ -74,15 +79,10 @@ class OpenPass(Pass):
     most_graphs, is_rehearsed = 64, False
 
     def __init__(
-        self,
-        model: nn.Module,
-        objective: Objective,
-        smoothing: float,
-        precision: Precision,
-        loops: bool = True,
+        self, model: nn.Module, objective: Objective, smoothing: float, loops: bool, precision: Precision
     ):
-        self.model, self.objective, self.smoothing = model, objective, smoothing
-        self.precision, self.loops = precision, loops
+        super().__init__(objective, smoothing, loops)
+        self.model, self.precision = model, precision
 
     def seed(self, seeds: list[int]) -> None:
         torch.manual_seed(seeds[0])  # one for all batches, which draw one after the other

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from glassformer.core.recording import record
+from glassformer.core.recording import own_stream, record
 from glassformer.models.gpu.rehearsal import rehearsed
 from glassformer.objectives.objective import Batch
 from glassformer.training.device.passes import Pass
@@ -57,7 +57,7 @@ class DeviceStep:
         self.way, self.updates = way, updates
         self.device = updates.gradients.vector.device
         self.on_gpu = self.records = self.device.type == "cuda"
-        self.stream = torch.cuda.Stream(self.device) if self.on_gpu else None
+        self.stream = own_stream(self, self.device) if self.on_gpu else None
         self.share = torch.ones((), device=self.device)  # of one target in the loss of the step
         self.said = torch.zeros(2, device=self.device)
         self.recorded: dict[Hashable, Recorded] = {}  # by the shape of the batches
